@@ -1,0 +1,346 @@
+"""The decode loop, the only one: vanilla decoding is the same loop with no retriever.
+
+    propose -> screen -> build -> forward -> verify -> commit -> clip -> observe
+
+The first token comes from the prefill and belongs to no step. A step is credited with the tokens
+that it newly determines: the path behind its first node and the next pending token. So the tokens
+of all steps sum to N - 1 for N output tokens, however the generation ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from methods.sampling import SamplingLaw
+from methods.targets.base import StepOutput, TargetModel, TreeOutput
+from primitives.interfaces import Retriever, TreeBuilder, Verifier
+from primitives.random_source import RandomSource
+from primitives.types import Candidate, Context, DraftTree, StepOutcome, Verdict
+
+FinishReason = Literal["eos", "length"]
+Phase = Literal["prefill", "propose", "build", "forward", "verify", "commit", "observe"]
+PHASES: tuple[Phase, ...] = (
+    "prefill", "propose", "build", "forward", "verify", "commit", "observe",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Method:
+    """Three primitives and a node budget.
+
+    Attributes:
+        name: What results are filed under.
+        retriever: None decodes without drafts.
+        tree_builder: Packs candidates into a tree.
+        verifier: The acceptance rule.
+        node_budget: Most draft nodes per step, at least 0.
+        max_candidates: Most candidates per step, at least 1.
+    """
+
+    name: str
+    retriever: Retriever | None
+    tree_builder: TreeBuilder
+    verifier: Verifier
+    node_budget: int
+    max_candidates: int
+
+    def __post_init__(self) -> None:
+        if self.node_budget < 0:
+            raise ValueError(f"node_budget must be ≥ 0, got {self.node_budget}")
+        if self.max_candidates < 1:
+            raise ValueError(f"max_candidates must be ≥ 1, got {self.max_candidates}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopRule:
+    """When a generation ends.
+
+    Attributes:
+        max_new_tokens: Output budget in tokens, at least 1.
+        eos_ids: Ids that end it; the first one is part of the output.
+    """
+
+    max_new_tokens: int
+    eos_ids: frozenset[int]
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens must be ≥ 1, got {self.max_new_tokens}")
+
+    def clip(
+        self, token_ids: Sequence[int], num_before: int
+    ) -> tuple[list[int], FinishReason | None]:
+        """What of `token_ids` is output, and whether the generation ends with it.
+
+        Args:
+            token_ids: New tokens.
+            num_before: Output tokens so far.
+
+        Returns:
+            The tokens up to the first EOS (included) and within the budget; the reason to stop.
+        """
+        kept = list(token_ids[: self.max_new_tokens - num_before])
+        for position, token_id in enumerate(kept):
+            if token_id in self.eos_ids:
+                return kept[: position + 1], "eos"
+        return kept, "length" if num_before + len(kept) >= self.max_new_tokens else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """One decoding step: one target forward after the prefill, with or without a draft.
+
+    Attributes:
+        num_draft_nodes: Tree nodes besides node 0.
+        num_accepted: Draft nodes that were kept and are part of the output.
+        num_output: Output tokens that the step newly determined, after clipping.
+        reasons: Why each committed node was kept.
+        sources: Where each committed node came from; "" for node 0.
+        match_len: Longest `match_len` among the draft nodes, in tokens.
+        draft_depth: Depth of the deepest draft node.
+    """
+
+    num_draft_nodes: int
+    num_accepted: int
+    num_output: int
+    reasons: tuple[str, ...]
+    sources: tuple[str, ...]
+    match_len: int
+    draft_depth: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """What one prompt gave.
+
+    Attributes:
+        output_ids: At least one id; ends with EOS if that ended it.
+        finish_reason: `eos` or `length`.
+        steps: One record per decoding step.
+    """
+
+    output_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    steps: tuple[StepRecord, ...]
+
+
+class Probe:
+    """Looks on while the loop runs; this one does nothing. The runner derives its clock from it."""
+
+    def end_phase(self, phase: Phase) -> None:
+        """A phase has just ended."""
+
+    def end_step(self, step: StepRecord) -> None:
+        """A step has just ended."""
+
+
+def decode(
+    prompt_ids: Sequence[int],
+    *,
+    target: TargetModel,
+    method: Method,
+    stop: StopRule,
+    law: SamplingLaw,
+    random: RandomSource,
+    probe: Probe | None = None,
+) -> Generation:
+    """Continues a prompt.
+
+    Args:
+        prompt_ids: At least one id.
+        target: The target model; its cache is reset first.
+        method: What is drafted and what is kept.
+        stop: When to end.
+        law: Applied to logits before the verifier sees them.
+        random: Every random choice of verifier and law comes from here.
+        probe: Told about the end of each phase and step.
+
+    Raises:
+        ContextOverflow: If the prompt and the budget do not fit the target model.
+        ValueError: If the prompt is empty or holds an id outside the vocabulary.
+    """
+    loop = _Loop(target, method, stop, law, random, probe or Probe())
+    with torch.inference_mode():
+        loop.prefill(prompt_ids)
+        while loop.finish_reason is None:
+            loop.step()
+    return Generation(
+        output_ids=tuple(loop.output_ids),
+        finish_reason=loop.finish_reason,
+        steps=tuple(loop.steps),
+    )
+
+
+class _Loop:
+    """State of one generation between steps."""
+
+    def __init__(
+        self,
+        target: TargetModel,
+        method: Method,
+        stop: StopRule,
+        law: SamplingLaw,
+        random: RandomSource,
+        probe: Probe,
+    ) -> None:
+        self.target, self.method, self.stop = target, method, stop
+        self.law, self.random, self.probe = law, random, probe
+        self.needs = method.retriever.needs if method.retriever else frozenset()
+        self.output_ids: list[int] = []
+        self.steps: list[StepRecord] = []
+        self.finish_reason: FinishReason | None = None
+
+    def prefill(self, prompt_ids: Sequence[int]) -> None:
+        self.num_prompt_tokens = len(prompt_ids)
+        reserve = self.stop.max_new_tokens + self.method.node_budget
+        self.target.reset()
+        out = self.target.prefill(
+            prompt_ids, reserve=reserve, prompt_hidden="prompt_hidden" in self.needs
+        )
+        self.last_logits = self.law.apply(out.last_logits)
+        self.last_hidden = out.last_hidden
+        # Room for every output token and one pending id; views of it are what retrievers read.
+        self.ids = np.empty(len(prompt_ids) + self.stop.max_new_tokens + 1, dtype=np.int64)
+        self.ids[: len(prompt_ids)] = prompt_ids
+        self.num_committed = len(prompt_ids)
+        self._set_pending(self.method.verifier.choose(self.last_logits, self.random))
+        self.output_ids, self.finish_reason = self.stop.clip([self.pending_id], 0)
+        if self.method.retriever and self.finish_reason is None:
+            self.method.retriever.begin(self._context(out))
+        self.probe.end_phase("prefill")
+
+    def step(self) -> None:
+        tree = self._draft()
+        out = self.target.forward_tree(tree)
+        self.probe.end_phase("forward")
+        logits = self.law.apply(out.logits)
+        verdict = self.method.verifier.verify(tree, self.last_logits, logits, self.random)
+        self.probe.end_phase("verify")
+        path = self._clip(tree, verdict)
+        self.target.commit(path)
+        self.probe.end_phase("commit")
+        self.last_logits, self.last_hidden = logits[path[-1]], out.hidden[path[-1]]
+        self._observe(tree, path, verdict, out)
+        self.probe.end_phase("observe")
+        self.probe.end_step(self.steps[-1])
+
+    def _draft(self) -> DraftTree:
+        """Propose, screen and build."""
+        retriever, method = self.method.retriever, self.method
+        candidates: list[Candidate] = []
+        if retriever is not None:
+            candidates = retriever.propose(self._context(), method.max_candidates)
+            self.probe.end_phase("propose")
+            candidates = self._screen(candidates)
+        tree = (
+            method.tree_builder.build(self.pending_id, candidates, method.node_budget)
+            if candidates
+            else DraftTree.root_only(self.pending_id)
+        )
+        self.probe.end_phase("build")
+        return tree
+
+    def _screen(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """What of the candidates may enter a tree.
+
+        Tokens that could not be output are cut: those from the first id outside the vocabulary,
+        behind the first EOS, and beyond the budget (whose last token is never forwarded).
+        """
+        max_len = self.stop.max_new_tokens - len(self.output_ids)
+        candidates = [
+            screened
+            for candidate in candidates[: self.method.max_candidates]
+            if (screened := _usable_part(candidate, self.target.vocab_size, self.stop.eos_ids))
+        ]
+        is_root = self._may_start([c.token_ids[0] for c in candidates])
+        return [c.cut(max_len) for c, ok in zip(candidates, is_root, strict=True) if ok]
+
+    def _may_start(self, first_ids: list[int]) -> list[bool]:
+        """Whether each first token is pending or an alternative that the verifier admits."""
+        others = sorted({token_id for token_id in first_ids if token_id != self.pending_id})
+        admitted = {self.pending_id}
+        if others:
+            ids = torch.tensor(others, device=self.last_logits.device)
+            mask = self.method.verifier.admit(self.last_logits, ids).tolist()
+            admitted |= {t for t, ok in zip(others, mask, strict=True) if ok}
+        return [token_id in admitted for token_id in first_ids]
+
+    def _clip(self, tree: DraftTree, verdict: Verdict) -> tuple[int, ...]:
+        """Appends the step's output; returns the part of the path that is output.
+
+        Raises:
+            ValueError: If the verifier returned something that is no path from depth 0.
+        """
+        path = verdict.path
+        if not path or list(path) != tree.path_to(path[-1]):
+            raise ValueError(
+                f"verifier {self.method.verifier.name!r} kept {path}, no path of the tree"
+            )
+        path_ids = tree.token_ids[list(path)].tolist()
+        num_before = len(self.output_ids) - 1  # The first node's token is counted already.
+        kept, self.finish_reason = self.stop.clip([*path_ids, verdict.next_id], num_before)
+        self.output_ids[num_before:] = kept
+        path = path[: len(kept)]
+        draft_nodes = [node for node in path if node != 0]
+        self.steps.append(
+            StepRecord(
+                num_draft_nodes=tree.num_draft_nodes,
+                num_accepted=len(draft_nodes),
+                num_output=len(kept) - 1,
+                reasons=verdict.reasons[: len(path)],
+                sources=tuple(tree.sources[node] for node in path),
+                match_len=max(tree.match_lens),
+                draft_depth=int(tree.depths.max()),
+            )
+        )
+        return path
+
+    def _observe(
+        self, tree: DraftTree, path: tuple[int, ...], verdict: Verdict, out: TreeOutput
+    ) -> None:
+        """Moves the state to the end of the path and tells the retriever."""
+        committed = tree.token_ids[list(path)]
+        self.ids[self.num_committed : self.num_committed + len(path)] = committed
+        self.num_committed += len(path)
+        self._set_pending(verdict.next_id)
+        if self.method.retriever is None:
+            return
+        hidden = out.hidden[list(path)] if "hidden" in self.needs else None
+        self.method.retriever.observe(
+            StepOutcome(
+                token_ids=committed, pending_id=self.pending_id, tree=tree, path=path, hidden=hidden
+            )
+        )
+
+    def _set_pending(self, token_id: int) -> None:
+        self.pending_id = token_id
+        self.ids[self.num_committed] = token_id
+
+    def _context(self, prefill: StepOutput | None = None) -> Context:
+        ids = self.ids[: self.num_committed + 1]
+        ids.flags.writeable = False
+        return Context(
+            ids_with_pending=ids,
+            num_prompt_tokens=self.num_prompt_tokens,
+            vocab_size=self.target.vocab_size,
+            last_logits=self.last_logits if "last_logits" in self.needs else None,
+            last_hidden=self.last_hidden if "hidden" in self.needs else None,
+            prompt_hidden=prefill.prompt_hidden if prefill else None,
+        )
+
+
+def _usable_part(
+    candidate: Candidate, vocab_size: int, eos_ids: frozenset[int]
+) -> Candidate | None:
+    """The candidate up to its first EOS and before its first id outside the vocabulary."""
+    for position, token_id in enumerate(candidate.token_ids):
+        if not 0 <= token_id < vocab_size:
+            return candidate.cut(position) if position else None
+        if token_id in eos_ids:
+            return candidate.cut(position + 1)
+    return candidate if candidate.token_ids else None

@@ -1,0 +1,111 @@
+"""The protocol of a target model: the model being accelerated, with a cache that can commit a path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jaxtyping import Float
+from torch import Tensor
+
+from primitives.types import DraftTree
+
+
+class ContextOverflow(ValueError):
+    """A prompt (with its output budget) is longer than the target model can attend to."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepOutput:
+    """What a prefill leaves behind.
+
+    Attributes:
+        last_logits: Logits at the last prompt position.
+        last_hidden: The vector that entered the LM head there.
+        prompt_hidden: The same for all prompt positions, if asked for.
+    """
+
+    last_logits: Float[Tensor, "v"]
+    last_hidden: Float[Tensor, "d"]
+    prompt_hidden: Float[Tensor, "s d"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreeOutput:
+    """What a tree forward gives; row i belongs to node i.
+
+    Attributes:
+        logits: Predictions of what follows each node.
+        hidden: The vectors that entered the LM head.
+    """
+
+    logits: Float[Tensor, "n v"]
+    hidden: Float[Tensor, "n d"]
+
+
+class TargetModel(Protocol):
+    """A causal language model with a cache that keeps one path of the last tree.
+
+    Attributes:
+        vocab_size: Ids in [0, vocab_size) are tokens; logits have that many columns.
+        eos_ids: Ids that end a generation; may be empty.
+        max_context: Most rows that the cache may hold, in tokens; None if unlimited.
+        num_committed: Rows in the cache, in tokens.
+    """
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def eos_ids(self) -> frozenset[int]: ...
+    @property
+    def max_context(self) -> int | None: ...
+    @property
+    def num_committed(self) -> int: ...
+
+    def reset(self) -> None:
+        """Empties the cache."""
+
+    def prefill(
+        self, token_ids: Sequence[int], *, reserve: int, prompt_hidden: bool = False
+    ) -> StepOutput:
+        """Forwards and commits a prompt into an empty cache.
+
+        Args:
+            token_ids: At least one id.
+            reserve: Rows that later steps will need beyond the prompt, in tokens.
+            prompt_hidden: Whether to keep the LM head's input at every position.
+
+        Raises:
+            ContextOverflow: If prompt and reserve exceed `max_context`.
+            ValueError: If the prompt is empty or holds an id outside the vocabulary.
+        """
+        ...
+
+    def forward_tree(self, tree: DraftTree) -> TreeOutput:
+        """Forwards all nodes: each attends to the committed rows, its ancestors and itself."""
+        ...
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keeps the rows of the path's nodes, drops the other rows of the last tree."""
+
+
+def check_prompt(
+    token_ids: Sequence[int], *, vocab_size: int, reserve: int, max_context: int | None
+) -> None:
+    """The checks that every target makes before a prefill.
+
+    Raises:
+        ContextOverflow: If prompt and reserve exceed `max_context`.
+        ValueError: If the prompt is empty or holds an id outside the vocabulary.
+    """
+    if len(token_ids) == 0:
+        raise ValueError("the prompt is empty: a target model needs at least one token")
+    outside = next((t for t in token_ids if not 0 <= t < vocab_size), None)
+    if outside is not None:
+        raise ValueError(f"token ids must be in [0, {vocab_size}), got {outside}")
+    if max_context is not None and len(token_ids) + reserve > max_context:
+        raise ContextOverflow(
+            f"prompt ({len(token_ids)} tokens) and output budget with drafts ({reserve} tokens) "
+            f"exceed the {max_context} tokens that the target model can attend to"
+        )

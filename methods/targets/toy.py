@@ -1,0 +1,117 @@
+"""A float64 target model with a tiny vocabulary whose next-token law is an exact function of the prefix.
+
+The logits depend on the last two tokens (a random table) and on what followed the most recent
+earlier occurrence of the last token (a bonus, so that copying drafts pay off as in real text).
+It is stateless but for the committed ids: a tree forward evaluates each node's own prefix, so it
+shares no code and no mistake with masks, positions or caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from methods.targets.base import StepOutput, TreeOutput, check_prompt
+from primitives.types import DraftTree
+
+LOGIT_SCALE = 2.0
+"""The toy's LM head is this multiple of the identity, so hidden states are logits / LOGIT_SCALE."""
+
+
+@dataclass(kw_only=True)
+class ToyTarget:
+    """An exact target for tests and for trying primitives out.
+
+    Attributes:
+        vocab_size: Tokens in the vocabulary, at least 2.
+        seed: Seed of the random table.
+        eos_id: Ends a generation; None for never.
+        eos_logit: Added to the logit of `eos_id`; negative values make outputs longer.
+        copy_bonus: Added to the logit of the token that followed the last occurrence of the last
+            token; 0 makes copying drafts worthless.
+        max_context: Most tokens the toy accepts; None if unlimited.
+    """
+
+    vocab_size: int = 32
+    seed: int = 0
+    eos_id: int | None = 0
+    eos_logit: float = -1.0
+    copy_bonus: float = 3.0
+    max_context: int | None = None
+    _committed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+    _tree: DraftTree | None = field(default=None, init=False, repr=False, compare=False)
+    _table: np.ndarray = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.vocab_size < 2:
+            raise ValueError(f"vocab_size must be ≥ 2, got {self.vocab_size}")
+        shape = (self.vocab_size, self.vocab_size, self.vocab_size)
+        self._table = np.random.default_rng(self.seed).normal(0.0, 1.5, shape)
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """At most one id."""
+        return frozenset() if self.eos_id is None else frozenset({self.eos_id})
+
+    @property
+    def num_committed(self) -> int:
+        """Committed tokens."""
+        return len(self._committed)
+
+    @property
+    def committed_ids(self) -> tuple[int, ...]:
+        """The committed ids themselves, for tests."""
+        return tuple(self._committed)
+
+    def reset(self) -> None:
+        """Forgets the committed ids."""
+        self._committed, self._tree = [], None
+
+    def prefill(
+        self, token_ids: Sequence[int], *, reserve: int, prompt_hidden: bool = False
+    ) -> StepOutput:
+        """See `TargetModel.prefill`."""
+        ids = [int(token_id) for token_id in token_ids]
+        check_prompt(ids, vocab_size=self.vocab_size, reserve=reserve, max_context=self.max_context)
+        self._committed, self._tree = ids, None
+        logits = self.logits(ids)
+        every = (
+            torch.stack([self.logits(ids[: i + 1]) for i in range(len(ids))]) / LOGIT_SCALE
+            if prompt_hidden
+            else None
+        )
+        return StepOutput(last_logits=logits, last_hidden=logits / LOGIT_SCALE, prompt_hidden=every)
+
+    def forward_tree(self, tree: DraftTree) -> TreeOutput:
+        """See `TargetModel.forward_tree`."""
+        if not self._committed:
+            raise RuntimeError("forward_tree needs a prefill first")
+        self._tree = tree
+        paths = [[int(tree.token_ids[i]) for i in tree.path_to(n)] for n in range(tree.num_nodes)]
+        logits = torch.stack([self.logits(self._committed + path) for path in paths])
+        return TreeOutput(logits=logits, hidden=logits / LOGIT_SCALE)
+
+    def commit(self, path: Sequence[int]) -> None:
+        """See `TargetModel.commit`; checks that the path follows parents."""
+        if self._tree is None:
+            raise RuntimeError("commit needs a forward_tree first")
+        if not path or list(path) != self._tree.path_to(path[-1]):
+            raise ValueError(f"path {list(path)} is no path of the last tree from depth 0")
+        self._committed += [int(self._tree.token_ids[node]) for node in path]
+        self._tree = None
+
+    def logits(self, prefix: Sequence[int]) -> Float[Tensor, "v"]:
+        """The law of the next token, for any non-empty prefix."""
+        previous = prefix[-2] if len(prefix) > 1 else prefix[-1]
+        logits = self._table[previous, prefix[-1]].copy()
+        earlier = next((i for i in range(len(prefix) - 2, -1, -1) if prefix[i] == prefix[-1]), None)
+        if earlier is not None:
+            logits[prefix[earlier + 1]] += self.copy_bonus
+        if self.eos_id is not None:
+            logits[self.eos_id] += self.eos_logit
+        return torch.from_numpy(logits)

@@ -1,0 +1,141 @@
+"""Base classes of the three kinds of primitive, with the tags by which they declare what they are.
+
+A component is a keyword-only dataclass whose fields are its configuration. Tags are class
+variables: the builder of methods refuses combinations by them, the contract tests choose their
+checks by them, and the decode loop computes nothing that no tag asks for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from primitives.random_source import RandomSource
+from primitives.types import Candidate, Context, DraftTree, ProposalKind, StepOutcome, Verdict
+
+Need = Literal["last_logits", "hidden", "prompt_hidden"]
+
+
+class Component(ABC):
+    """Anything that a registry holds.
+
+    Attributes:
+        name: The name it is registered under; set by the registry.
+        requires: Optional distributions that it imports, e.g. `("faiss",)`.
+    """
+
+    name: ClassVar[str] = ""
+    requires: ClassVar[tuple[str, ...]] = ()
+
+
+class Retriever(Component):
+    """Proposes continuations of the text so far.
+
+    Attributes:
+        needs: What the loop must compute for it, beyond token ids.
+        proposal: How its draft tokens are chosen.
+        is_exact: Every candidate really follows an earlier occurrence of the context's end.
+        is_cross_request: It remembers earlier prompts until `reset`.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    proposal: ClassVar[ProposalKind] = "point_mass"
+    is_exact: ClassVar[bool] = False
+    is_cross_request: ClassVar[bool] = False
+
+    def begin(self, context: Context) -> None:
+        """Starts a prompt, after its prefill; forgets the previous one."""
+
+    @abstractmethod
+    def propose(self, context: Context, limit: int) -> list[Candidate]:
+        """Candidates for the next step, best first; changes no state.
+
+        Args:
+            context: The text so far.
+            limit: At most this many candidates are used.
+
+        Returns:
+            At most `limit` candidates with non-increasing scores; an empty list is legal.
+        """
+
+    def observe(self, outcome: StepOutcome) -> None:
+        """Learns what a step committed; the only change of state between `begin` calls."""
+
+    def reset(self) -> None:
+        """Forgets everything learnt from earlier prompts."""
+
+
+class TreeBuilder(Component):
+    """Packs candidates into one draft tree.
+
+    Attributes:
+        is_monotone: The tree of a budget is a subset of the tree of the next larger budget.
+        synthesises: Its paths need not be prefixes of candidates.
+    """
+
+    is_monotone: ClassVar[bool] = False
+    synthesises: ClassVar[bool] = False
+
+    @abstractmethod
+    def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
+        """The draft tree of a step.
+
+        Args:
+            pending_id: Becomes node 0.
+            candidates: Screened by the loop: each starts with `pending_id` or with an alternative
+                that the verifier admitted, and holds only ids of the vocabulary.
+            budget: At most this many nodes besides node 0.
+
+        Returns:
+            A tree with at most `budget` draft nodes.
+        """
+
+
+class Verifier(Component):
+    """Decides which path of a draft tree is kept: the acceptance rule.
+
+    Logits reach a verifier after the sampling law (temperature, top-k, top-p) was applied.
+
+    Attributes:
+        is_lossless_greedy: Token ids equal those of greedy decoding.
+        is_lossless_sampling: The law of the output equals the target's.
+        samples: It draws tokens at random (needs temperature > 0); otherwise it takes the argmax.
+        valid_proposals: Proposal kinds that its guarantees hold for.
+    """
+
+    is_lossless_greedy: ClassVar[bool] = False
+    is_lossless_sampling: ClassVar[bool] = False
+    samples: ClassVar[bool] = False
+    valid_proposals: ClassVar[frozenset[ProposalKind]] = frozenset({"point_mass"})
+
+    @abstractmethod
+    def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
+        """The next pending token, from the logits at the last committed position."""
+
+    def admit(
+        self, last_logits: Float[Tensor, "v"], token_ids: Int[Tensor, "k"]
+    ) -> Bool[Tensor, "k"]:
+        """Which first tokens may stand beside pending at depth 0; exact verifiers admit none."""
+        return torch.zeros(token_ids.shape, dtype=torch.bool, device=token_ids.device)
+
+    @abstractmethod
+    def verify(
+        self,
+        tree: DraftTree,
+        last_logits: Float[Tensor, "v"],
+        logits: Float[Tensor, "n v"],
+        random: RandomSource,
+    ) -> Verdict:
+        """The kept path and the next pending token.
+
+        Args:
+            tree: The draft tree.
+            last_logits: Logits that node 0 and its alternatives were judged by.
+            logits: Row i predicts what follows node i.
+            random: The only source of randomness.
+        """

@@ -1,0 +1,106 @@
+"""Prompt lookup: copy what followed an earlier occurrence of the text's last tokens.
+
+The last n tokens (pending included) are looked up in the text itself, longest n first; the tokens
+behind the match are the draft.
+
+Source: Saxena 2023, prompt-lookup-decoding (repository apoorvumang/prompt-lookup-decoding);
+`prompt_lookup_num_tokens` of Hugging Face transformers, generation/candidate_generator.py.
+Cost: O(s * (max_ngram - min_ngram + 1)) vectorised comparisons per propose, nothing per observe.
+Deviations: `allow_short=False, match="first"` is the original rule (a match must be followed by
+`num_tokens` tokens and lie more than n tokens before the end); `allow_short=True, match="first",
+max_ngram=2` is the rule of transformers. `match="all"` is ours: every distinct continuation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from primitives.interfaces import Retriever
+from primitives.registry import RETRIEVERS
+from primitives.types import Candidate, Context
+
+
+@RETRIEVERS.register("prompt_lookup")
+@dataclass(kw_only=True)
+class PromptLookup(Retriever):
+    """Longest n-gram match in the text itself.
+
+    Attributes:
+        max_ngram: Longest n that is looked up, in tokens, at least `min_ngram`.
+        min_ngram: Shortest n, in tokens, at least 1.
+        num_tokens: Draft length behind the match, in tokens, at least 1.
+        match: Which occurrence is copied: the `first` (oldest), the `last` (most recent), or
+            `all`: every distinct continuation, longer matches first, then more recent ones.
+        allow_short: Whether a match with fewer than `num_tokens` tokens behind it counts.
+    """
+
+    is_exact = True
+
+    max_ngram: int = 3
+    min_ngram: int = 1
+    num_tokens: int = 10
+    match: Literal["first", "last", "all"] = "first"
+    allow_short: bool = True
+
+    def __post_init__(self) -> None:
+        if self.min_ngram < 1:
+            raise ValueError(f"min_ngram must be ≥ 1, got {self.min_ngram}")
+        if self.max_ngram < self.min_ngram:
+            raise ValueError(
+                f"max_ngram must be ≥ min_ngram ({self.min_ngram}), got {self.max_ngram}"
+            )
+        if self.num_tokens < 1:
+            raise ValueError(f"num_tokens must be ≥ 1, got {self.num_tokens}")
+        if self.match not in ("first", "last", "all"):
+            raise ValueError(f"match must be first, last or all, got {self.match!r}")
+
+    def propose(self, context: Context, limit: int) -> list[Candidate]:
+        """Continuations of earlier occurrences; scores are match lengths.
+
+        Returns:
+            One candidate for `first` and `last`, up to `limit` for `all`; none without a match.
+        """
+        ids = context.ids_with_pending
+        candidates: list[Candidate] = []
+        seen: set[tuple[int, ...]] = set()
+        for ngram, end in self._matches(ids):
+            if len(candidates) >= (limit if self.match == "all" else min(limit, 1)):
+                break
+            continuation = tuple(ids[end : end + self.num_tokens].tolist())
+            if continuation in seen:
+                continue
+            seen.add(continuation)
+            candidates.append(
+                Candidate(
+                    token_ids=(context.pending_id, *continuation),
+                    score=float(ngram),
+                    match_len=ngram,
+                    recency=end,
+                    source=self.name,
+                )
+            )
+        return candidates
+
+    def _matches(self, ids: Int[np.ndarray, "s"]) -> Iterator[tuple[int, int]]:
+        """Pairs (n, end of a match), in the order in which they are to be tried."""
+        num_ids = len(ids)
+        for ngram in range(min(self.max_ngram, num_ids - 1), self.min_ngram - 1, -1):
+            ends = _match_ends(ids, ngram)
+            if not self.allow_short:
+                ends = ends[(ends + self.num_tokens <= num_ids) & (ends < num_ids - ngram)]
+            for end in (ends if self.match == "first" else ends[::-1]).tolist():
+                yield ngram, end
+
+
+def _match_ends(ids: Int[np.ndarray, "s"], ngram: int) -> Int[np.ndarray, "m"]:
+    """Ascending ends (exclusive) of earlier occurrences of the last `ngram` ids."""
+    num_windows = len(ids) - ngram  # The window at the very end is the query itself.
+    hits = np.ones(num_windows, dtype=bool)
+    for offset in range(ngram):
+        hits &= ids[offset : offset + num_windows] == ids[num_windows + offset]
+    return np.flatnonzero(hits) + ngram
