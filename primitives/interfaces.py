@@ -21,7 +21,7 @@ from primitives.types import Candidate, Context, DraftTree, ProposalKind, StepOu
 Need = Literal["last_logits", "hidden", "prompt_hidden"]
 
 
-class Component(ABC):
+class Component(ABC):  # noqa: B024 - the three kinds below add the abstract methods
     """Anything that a registry holds.
 
     Attributes:

@@ -32,9 +32,9 @@ class Registry(Generic[Base]):
         package: Dotted name of the package whose modules hold the components.
     """
 
-    def __init__(self, kind: str, base: type[Base], package: str) -> None:
+    def __init__(self, kind: str, base: Any, package: str) -> None:
         self.kind = kind
-        self.base = base
+        self.base: type[Base] = base  # Any above: mypy refuses abstract classes as type[Base].
         self.package = package
         self._classes: dict[str, type[Base]] = {}
         self._is_discovered = False
@@ -131,15 +131,15 @@ def _origin(cls: type[Any]) -> str:
 RETRIEVERS: Registry[Retriever] = Registry(
     "retriever",
     Retriever,
-    "primitives.retrievers",  # type: ignore[type-abstract]
+    "primitives.retrievers",
 )
 TREE_BUILDERS: Registry[TreeBuilder] = Registry(
     "tree_builder",
     TreeBuilder,
-    "primitives.tree_builders",  # type: ignore[type-abstract]
+    "primitives.tree_builders",
 )
 VERIFIERS: Registry[Verifier] = Registry(
     "verifier",
     Verifier,
-    "primitives.verifiers",  # type: ignore[type-abstract]
+    "primitives.verifiers",
 )

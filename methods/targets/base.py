@@ -1,4 +1,4 @@
-"""The protocol of a target model: the model being accelerated, with a cache that can commit a path."""
+"""The protocol of a target model: the accelerated model, with a cache that commits a path."""
 
 from __future__ import annotations
 

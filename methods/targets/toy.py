@@ -1,4 +1,4 @@
-"""A float64 target model with a tiny vocabulary whose next-token law is an exact function of the prefix.
+"""A float64 target model with a tiny vocabulary: an exact, cheap function of the prefix.
 
 The logits depend on the last two tokens (a random table) and on what followed the most recent
 earlier occurrence of the last token (a bonus, so that copying drafts pay off as in real text).

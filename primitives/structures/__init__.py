@@ -1,1 +1,1 @@
-"""Data structures that primitives share, each with check_integrity(). They know no step or model."""
+"""Data structures that primitives share, each with check_integrity(). They know no model."""

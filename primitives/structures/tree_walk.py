@@ -1,4 +1,4 @@
-"""The walk that exact verifiers share: from node 0, follow the child that carries the next token."""
+"""The walk that exact verifiers share: from node 0 to the child that carries the next token."""
 
 from __future__ import annotations
 
