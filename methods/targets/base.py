@@ -109,3 +109,19 @@ def check_prompt(
             f"prompt ({len(token_ids)} tokens) and output budget with drafts ({reserve} tokens) "
             f"exceed the {max_context} tokens that the target model can attend to"
         )
+
+
+class TextCodec(Protocol):
+    """Turns a conversation into prompt ids, and output ids into text."""
+
+    def encode(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+        """Prompt ids of a conversation.
+
+        Args:
+            messages: Pairs (role, text), alternating `user` and `assistant`, `user` last.
+        """
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of output ids, special tokens left out."""
+        ...

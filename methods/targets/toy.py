@@ -8,6 +8,7 @@ shares no code and no mistake with masks, positions or caches.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -115,3 +116,23 @@ class ToyTarget:
         if self.eos_id is not None:
             logits[self.eos_id] += self.eos_logit
         return torch.from_numpy(logits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyCodec:
+    """Words to ids by a checksum, ids to words by number; only good for trying things out.
+
+    Attributes:
+        vocab_size: Tokens in the vocabulary; id 0 (the toy's EOS) is never made from text.
+    """
+
+    vocab_size: int = 32
+
+    def encode(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+        """One id per word; the empty conversation has no ids."""
+        words = [word for _, text in messages for word in text.split()]
+        return [1 + zlib.crc32(word.encode()) % (self.vocab_size - 1) for word in words]
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """`t5 t7 t1`."""
+        return " ".join(f"t{token_id}" for token_id in token_ids)
