@@ -16,6 +16,10 @@ class ContextOverflow(ValueError):
     """A prompt (with its output budget) is longer than the target model can attend to."""
 
 
+class UnsupportedModel(ValueError):
+    """A model that cannot forward draft trees, or cannot drop rejected rows from its cache."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepOutput:
     """What a prefill leaves behind.

@@ -1,0 +1,305 @@
+"""Stock Hugging Face causal models as targets: a 4-D tree mask, explicit positions, one cache.
+
+The model class is used as it is. Everything that changes between transformers releases (the name
+of the cache argument, the interface of cache layers) stays in this file and in `kv_cache.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from methods.targets.base import StepOutput, TreeOutput, UnsupportedModel, check_prompt
+from methods.targets.kv_cache import TreeCache
+from primitives.types import DraftTree
+
+# Layers whose rows can be dropped again. Anything else (linear attention, Mamba, convolutions)
+# keeps a running state that a rejected draft would have changed for good.
+ROLLBACK_LAYERS = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
+CAPACITY_STEP = 256
+
+
+class HuggingFaceTarget:
+    """A `transformers` causal model behind the `TargetModel` protocol; batch 1.
+
+    Args:
+        model: In eval mode, on its device(s).
+        vocab_size: Tokens the tokenizer knows; logits beyond it are cut off.
+        eos_ids: Ids that end a generation.
+        is_quantized: Whether its arithmetic is coarser than its dtype says.
+
+    Raises:
+        UnsupportedModel: If the model cannot forward trees or roll its cache back.
+    """
+
+    def __init__(
+        self, model: Any, *, vocab_size: int, eos_ids: frozenset[int], is_quantized: bool = False
+    ) -> None:
+        self.model = model
+        self.is_quantized = is_quantized
+        self.config = model.config.get_text_config(decoder=True)
+        self.vocab_size = min(vocab_size, self.config.vocab_size)
+        self.eos_ids = eos_ids
+        self.max_context = max_context(self.config)
+        check_architecture(model, self.config)
+        self._cache_argument = _cache_argument(model)
+        self._is_eager = self.config._attn_implementation == "eager"
+        self._input_device = model.get_input_embeddings().weight.device
+        self._head_input: Tensor | None = None
+        model.get_output_embeddings().register_forward_pre_hook(self._keep_head_input)
+        self._cache: TreeCache | None = None
+        check_tree_forward(self)
+
+    @property
+    def num_committed(self) -> int:
+        """Committed rows, in tokens."""
+        return 0 if self._cache is None else self._cache.num_committed
+
+    @property
+    def cache(self) -> TreeCache:
+        """The cache of the prompt in progress."""
+        if self._cache is None or self._cache.num_committed == 0:
+            raise RuntimeError("the target model needs a prefill first")
+        return self._cache
+
+    def reset(self) -> None:
+        """Empties the cache; its buffers are kept for the next prompt."""
+        if self._cache is not None:
+            self._cache.clear()
+
+    @torch.inference_mode()
+    def prefill(
+        self, token_ids: Sequence[int], *, reserve: int, prompt_hidden: bool = False
+    ) -> StepOutput:
+        """See `TargetModel.prefill`; only the last row passes the LM head."""
+        ids = [int(token_id) for token_id in token_ids]
+        check_prompt(ids, vocab_size=self.vocab_size, reserve=reserve, max_context=self.max_context)
+        self._cache = self._empty_cache(len(ids) + reserve)
+        with _Capture(self.model.get_decoder() if prompt_hidden else None) as capture:
+            positions = torch.arange(len(ids), device=self._input_device)
+            logits, hidden = self._forward(self._tensor(ids), positions, None, logits_to_keep=1)
+        self._cache.commit(range(len(ids)))
+        if prompt_hidden and not torch.equal(capture.rows[-1:], hidden):
+            raise UnsupportedModel(
+                f"{type(self.model).__name__} changes hidden states between its decoder and its LM "
+                "head: the hidden states of prompt positions cannot be taken from it"
+            )
+        return StepOutput(
+            last_logits=logits[-1],
+            last_hidden=hidden[-1],
+            prompt_hidden=capture.rows if prompt_hidden else None,
+        )
+
+    @torch.inference_mode()
+    def forward_tree(self, tree: DraftTree) -> TreeOutput:
+        """See `TargetModel.forward_tree`."""
+        num_committed = self.cache.num_committed
+        if self.cache.num_tree_rows:
+            raise RuntimeError("the last tree must be committed before the next one is forwarded")
+        positions = torch.from_numpy(tree.depths + num_committed).to(self._input_device)
+        mask = self._tree_mask(tree, num_committed)
+        logits, hidden = self._forward(self._tensor(tree.token_ids.tolist()), positions, mask)
+        return TreeOutput(logits=logits, hidden=hidden)
+
+    @torch.inference_mode()
+    def commit(self, path: Sequence[int]) -> None:
+        """See `TargetModel.commit`."""
+        self.cache.commit(path)
+
+    def generate(self, token_ids: Sequence[int], max_new_tokens: int, **kwargs: Any) -> list[int]:
+        """The library's own greedy decoding, as a second reference for speed and ids.
+
+        Args:
+            token_ids: The prompt.
+            max_new_tokens: Output budget, in tokens.
+            kwargs: Passed on, e.g. `prompt_lookup_num_tokens`.
+
+        Returns:
+            The output ids, EOS included.
+        """
+        ids = self._tensor(list(token_ids))
+        eos_ids = sorted(self.eos_ids) or None
+        output = self.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=eos_ids,
+            pad_token_id=eos_ids[0] if eos_ids else 0,
+            **kwargs,
+        )
+        new_ids: list[int] = output[0, len(token_ids) :].tolist()
+        return new_ids
+
+    def _forward(
+        self, ids: Tensor, positions: Tensor, mask: Tensor | None, logits_to_keep: int = 0
+    ) -> tuple[Float[Tensor, "n v"], Float[Tensor, "n d"]]:
+        output = self.model(
+            input_ids=ids,
+            position_ids=positions[None],
+            attention_mask=mask,
+            use_cache=True,
+            logits_to_keep=logits_to_keep,
+            **{self._cache_argument: self._cache},
+        )
+        assert self._head_input is not None
+        return output.logits[0, :, : self.vocab_size], self._head_input[0]
+
+    def _tree_mask(self, tree: DraftTree, num_committed: int) -> Tensor | None:
+        """[1, 1, n, s + n]: committed rows, ancestors and self; none is needed for one row."""
+        if tree.num_nodes == 1:
+            return None
+        mask = torch.ones((tree.num_nodes, num_committed + tree.num_nodes), dtype=torch.bool)
+        mask[:, num_committed:] = torch.from_numpy(tree.ancestor_mask())
+        mask = mask.to(self._input_device)[None, None]
+        if not self._is_eager:
+            return mask
+        # Eager attention adds its mask to the scores: a boolean one would be silently wrong.
+        lowest = torch.finfo(self.model.dtype).min
+        return torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device).masked_fill(
+            ~mask, lowest
+        )
+
+    def _empty_cache(self, num_rows: int) -> TreeCache:
+        """The last cache, emptied, if it is large enough; else a larger one."""
+        if self._cache is not None and self._cache.capacity >= num_rows:
+            self._cache.clear()
+            return self._cache
+        self._cache = None  # Freed before the larger one is allocated.
+        capacity = -(-num_rows // CAPACITY_STEP) * CAPACITY_STEP
+        return TreeCache(num_layers=self.config.num_hidden_layers, capacity=capacity)
+
+    def _tensor(self, ids: list[int]) -> Tensor:
+        return torch.tensor([ids], dtype=torch.long, device=self._input_device)
+
+    def _keep_head_input(self, module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        self._head_input = args[0]
+
+
+class _Capture:
+    """Keeps the last hidden states of a decoder while it is active; does nothing without one."""
+
+    def __init__(self, decoder: nn.Module | None) -> None:
+        self.decoder = decoder
+        self.rows: Tensor = torch.empty(0)
+
+    def __enter__(self) -> _Capture:
+        if self.decoder is not None:
+            self._handle = self.decoder.register_forward_hook(self._keep)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.decoder is not None:
+            self._handle.remove()
+
+    def _keep(self, module: nn.Module, args: Any, output: Any) -> None:
+        self.rows = output[0][0]
+
+
+def max_context(config: Any) -> int | None:
+    """Most tokens for which full attention over the cache is what the model computes.
+
+    A sliding window (or attention chunk) hides nothing for as long as the text fits into it, so
+    such models are served up to that length and refuse longer prompts.
+    """
+    layer_types = set(getattr(config, "layer_types", None) or ())
+    limits = [getattr(config, "max_position_embeddings", None)]
+    if "sliding_attention" in layer_types or not layer_types:
+        limits.append(getattr(config, "sliding_window", None))
+    if "chunked_attention" in layer_types:
+        limits.append(getattr(config, "attention_chunk_size", None))
+    known = [int(limit) for limit in limits if limit]
+    return min(known) if known else None
+
+
+def check_architecture(model: Any, config: Any) -> None:
+    """Refuses models whose cache cannot be rolled back, by what they declare.
+
+    Raises:
+        UnsupportedModel: With the reason.
+    """
+    name = type(model).__name__
+    foreign = set(getattr(config, "layer_types", None) or ()) - ROLLBACK_LAYERS
+    if foreign or getattr(model, "_is_stateful", False):
+        kinds = ", ".join(sorted(foreign)) or "a recurrent state"
+        raise UnsupportedModel(
+            f"{name} has layers that cannot drop rejected draft tokens ({kinds}): speculative "
+            "decoding needs a cache of keys and values in every layer"
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        raise UnsupportedModel(f"{name} is an encoder-decoder model: a causal model is needed")
+    if model.get_output_embeddings() is None:
+        raise UnsupportedModel(f"{name} has no LM head: a causal language model is needed")
+    if str(config._attn_implementation) not in ("eager", "sdpa"):
+        raise UnsupportedModel(
+            f"attn_implementation={config._attn_implementation} takes no tree mask: "
+            "use model.attn_implementation=sdpa (or eager)"
+        )
+
+
+def check_tree_forward(target: HuggingFaceTarget) -> None:
+    """Compares one small tree with the sequential forwards of its paths, before any run.
+
+    Architectures that ignore 4-D masks or explicit positions (ALiBi, learned offsets) would
+    otherwise give wrong drafts without a word.
+
+    Raises:
+        UnsupportedModel: If the two differ beyond rounding, or the forward of a tree fails.
+    """
+    name = type(target.model).__name__
+    try:
+        error = tree_forward_error(target)
+    except torch.OutOfMemoryError:
+        raise
+    except (ValueError, TypeError, IndexError, RuntimeError) as cause:
+        raise UnsupportedModel(f"{name} cannot forward a small draft tree: {cause}") from cause
+    # A wrong mask or position changes logits by about their own standard deviation; rounding is
+    # below 1e-5 of it in float32 and below 0.05 in 16-bit or quantised models.
+    is_exact = target.model.dtype in (torch.float32, torch.float64) and not target.is_quantized
+    if not error < (1e-3 if is_exact else 0.1):
+        raise UnsupportedModel(
+            f"{name} does not give the same logits for a draft tree as for its paths one by one "
+            f"(difference {error:.2g} standard deviations): it seems to ignore tree masks or "
+            "explicit positions"
+        )
+
+
+def tree_forward_error(target: HuggingFaceTarget) -> float:
+    """Largest difference between tree and sequential logits, in standard deviations of logits.
+
+    The tree's paths lie far apart in row order, so that rows counted as positions show up:
+
+        root +- 8 decoys
+             +- right - leaf         (rows 9 and 10, depths 1 and 2)
+    """
+    ids = [(7 + 13 * i) % target.vocab_size for i in range(16)]
+    prompt, root, decoys, right, leaf = ids[:4], ids[4], sorted({*ids[5:13]}), ids[13], ids[14]
+    decoys = [token_id for token_id in decoys if token_id != right]
+    row = len(decoys) + 1
+    tree = DraftTree.from_nodes([root, *decoys, right, leaf], [-1, *[0] * row, row])
+    target.prefill(prompt, reserve=tree.num_nodes)
+    rows = target.forward_tree(tree).logits.clone()
+    target.commit([0, row])
+    after = target.forward_tree(DraftTree.root_only(leaf)).logits[0].clone()
+    errors = []
+    for logits, path in (
+        (rows[1], [root, decoys[0]]),
+        (rows[row + 1], [root, right, leaf]),
+        (after, [root, right, leaf]),
+    ):
+        expected = target.prefill([*prompt, *path], reserve=0).last_logits.double()
+        errors.append(float((logits - expected).abs().max() / expected.std()))
+    target.reset()
+    return max(errors) if not any(map(math.isnan, errors)) else math.nan
+
+
+def _cache_argument(model: Any) -> str:
+    """`cache` since transformers 5.24, `past_key_values` before."""
+    parameters = inspect.signature(inspect.unwrap(type(model).forward)).parameters
+    return "cache" if "cache" in parameters else "past_key_values"

@@ -1,0 +1,146 @@
+"""A preallocated KV cache that can keep one path of the last tree: the only cache of the project.
+
+    committed rows          rows of the last tree
+    [0 ............ s-1] [s+0 s+1 s+2 s+3]        n = 4, path = (0, 2)
+    [0 ............ s-1] [s+0 s+2]                after commit: rows moved up, the rest forgotten
+
+Rows are written in place into buffers of fixed capacity; nothing grows by concatenation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+
+class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
+    """Keys and values of one layer, on the device of that layer.
+
+    Args:
+        capacity: Most rows, in tokens.
+    """
+
+    is_sliding = False
+    is_compileable = False
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.num_rows = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor | None = None) -> None:
+        """Allocates the buffers in the dtype and on the device of the first keys."""
+        value_states = key_states if value_states is None else value_states
+        self.keys = key_states.new_empty(
+            (*key_states.shape[:2], self.capacity, key_states.shape[3])
+        )
+        self.values = value_states.new_empty(
+            (*value_states.shape[:2], self.capacity, value_states.shape[3])
+        )
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Writes new rows [1, heads, n, head_dim] behind the others; returns views of all rows."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start, self.num_rows = self.num_rows, self.num_rows + key_states.shape[2]
+        if self.num_rows > self.capacity:
+            raise RuntimeError(f"cache of {self.capacity} rows asked to hold {self.num_rows}")
+        self.keys[:, :, start : self.num_rows].copy_(key_states)
+        self.values[:, :, start : self.num_rows].copy_(value_states)
+        return self.keys[:, :, : self.num_rows], self.values[:, :, : self.num_rows]
+
+    def keep(self, num_committed: int, path: Sequence[int], is_prefix: bool) -> None:
+        """Keeps `num_committed` rows and those of the path's nodes behind them."""
+        end = num_committed + len(path)
+        if not is_prefix and self.is_initialized:
+            rows = torch.tensor(path, device=self.keys.device) + num_committed
+            # Gathered before it is written: source and destination overlap.
+            self.keys[:, :, num_committed:end] = self.keys[:, :, rows]
+            self.values[:, :, num_committed:end] = self.values[:, :, rows]
+        self.num_rows = end
+
+    def _buffer(self, states: Tensor) -> Tensor:
+        batch, heads, _, head_dim = states.shape
+        return states.new_empty((batch, heads, self.capacity, head_dim))
+
+    def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
+        """Key length and offset of the mask; some releases pass positions instead of a length."""
+        num_new = query_length if isinstance(query_length, int) else len(query_length)
+        return self.num_rows + num_new, 0
+
+    def get_seq_length(self, *args: Any) -> int:
+        """Rows held, in tokens."""
+        return self.num_rows
+
+    def get_max_length(self) -> int:
+        """The capacity, in tokens."""
+        return self.capacity
+
+    # Earlier releases of transformers (5.0) call it by this name.
+    get_max_cache_shape = get_max_length
+
+    def reset(self) -> None:
+        """Forgets all rows; the buffers stay."""
+        self.num_rows = 0
+
+
+class TreeCache(Cache):  # type: ignore[misc]
+    """One layer of rows per decoder layer.
+
+    Args:
+        num_layers: Decoder layers.
+        capacity: Most rows, in tokens.
+
+    Attributes:
+        num_committed: Rows that survive the next `commit`, in tokens.
+    """
+
+    def __init__(self, *, num_layers: int, capacity: int) -> None:
+        super().__init__(layers=[TreeCacheLayer(capacity) for _ in range(num_layers)])
+        self.capacity = capacity
+        self.num_committed = 0
+
+    @property
+    def num_tree_rows(self) -> int:
+        """Rows of the last tree, not committed yet."""
+        return int(max(layer.num_rows for layer in self.layers)) - self.num_committed
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keeps the rows of the path (indices into the last forward), drops the others.
+
+        Raises:
+            ValueError: If the path is not increasing or leaves the last forward.
+        """
+        path = list(path)
+        is_increasing = path == sorted(set(path))
+        if not path or not is_increasing or path[0] < 0 or path[-1] >= self.num_tree_rows:
+            raise ValueError(
+                f"path {path} must increase within the {self.num_tree_rows} rows of the last tree"
+            )
+        is_prefix = path == list(range(len(path)))
+        for layer in self.layers:
+            layer.keep(self.num_committed, path, is_prefix)
+        self.num_committed += len(path)
+
+    def clear(self) -> None:
+        """Forgets all rows; the buffers stay."""
+        for layer in self.layers:
+            layer.reset()
+        self.num_committed = 0
+
+    def check_integrity(self) -> None:
+        """All layers hold the same number of rows, at least the committed ones.
+
+        Raises:
+            AssertionError: If they do not.
+        """
+        counts = {layer.num_rows for layer in self.layers}
+        assert len(counts) == 1, f"layers hold different numbers of rows: {sorted(counts)}"
+        assert self.num_committed <= counts.pop() <= self.capacity
