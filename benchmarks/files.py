@@ -1,0 +1,81 @@
+"""Small files that are either complete or absent, and one error for all that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class RunFolderError(RuntimeError):
+    """A run folder cannot be used; the message says which, why, and what to do."""
+
+
+@contextmanager
+def explain_os_errors(path: Path) -> Iterator[None]:
+    """Turns an `OSError` into one `RunFolderError` about `path`.
+
+    Raises:
+        RunFolderError: If the body raises `OSError`: no permission, no space, a file in the way.
+    """
+    try:
+        yield
+    except OSError as error:
+        culprit = Path(os.fsdecode(error.filename)) if error.filename else path
+        reason = error.strerror or str(error)
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            reason += " (a file is in the way of a folder)"
+        raise RunFolderError(
+            f"cannot use the run folder {path}: {reason}: {culprit}. "
+            "Free the place or choose another one with results_dir=..."
+        ) from error
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a file so that readers see its old or its new content, never a part.
+
+    Raises:
+        RunFolderError: If it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with explain_os_errors(path.parent):
+        try:
+            with temporary.open("w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes an object atomically, indented for people.
+
+    Raises:
+        RunFolderError: If it cannot be written.
+    """
+    write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file, or None if there is no such file.
+
+    Raises:
+        RunFolderError: If the file cannot be read or holds something else.
+    """
+    with explain_os_errors(path.parent):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise RunFolderError(f"{path}: expected a JSON object: {error}") from error
+    if not isinstance(value, dict):
+        raise RunFolderError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value

@@ -1,0 +1,33 @@
+"""Hydra configuration groups, one folder each. No code reads them but `run.py` and the tests."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+CONFIG_DIR = Path(__file__).parent
+
+
+def choices(group: str) -> list[str]:
+    """Names of a group's files; those with a leading underscore are bases, not choices."""
+    names = (path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def unknown_choice(overrides: Sequence[str]) -> str | None:
+    """A message for the first `group=name` whose name does not exist; None if all do.
+
+    Hydra's own message lists the choices, but not the nearest one.
+    """
+    for override in overrides:
+        group, is_assignment, value = override.partition("=")
+        if not is_assignment or not (CONFIG_DIR / group).is_dir() or group.startswith((".", "/")):
+            continue
+        for name in value.split(","):
+            if name in ("null", "") or name in choices(group):
+                continue
+            near = difflib.get_close_matches(name, choices(group), n=2, cutoff=0.5)
+            hint = f", did you mean {' or '.join(map(repr, near))}?" if near else "."
+            return f"unknown {group} '{name}'{hint} There is: {', '.join(choices(group))}"
+    return None
