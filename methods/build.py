@@ -1,0 +1,134 @@
+"""Plain configuration -> objects. With `run.py` the only place that sees a `DictConfig`.
+
+Impossible combinations of primitives are refused here, by the tags that they declare.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from methods.decoding import Method
+from methods.sampling import SamplingLaw
+from methods.targets.loading import HuggingFaceConfig, LoadedModel, ToyConfig
+from primitives.interfaces import Retriever, Verifier
+from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, Registry, did_you_mean
+
+MODEL_KINDS: dict[str, type[ToyConfig] | type[HuggingFaceConfig]] = {
+    "toy": ToyConfig,
+    "huggingface": HuggingFaceConfig,
+}
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be built; the message says why."""
+
+
+def to_plain(config: DictConfig) -> dict[str, Any]:
+    """The resolved configuration as plain containers.
+
+    Raises:
+        ConfigError: If a mandatory value is missing or an interpolation fails.
+    """
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except Exception as error:
+        raise ConfigError(f"the configuration does not resolve: {error}") from error
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def build_law(config: Mapping[str, Any]) -> SamplingLaw:
+    """The sampling law of a run."""
+    return SamplingLaw(
+        temperature=config["temperature"], top_k=config["top_k"], top_p=config["top_p"]
+    )
+
+
+def build_method(config: Mapping[str, Any], law: SamplingLaw) -> Method:
+    """The three primitives that a configuration names, and its budgets.
+
+    Raises:
+        RegistryError: If a name or field does not exist.
+        ConfigError: If the primitives do not go together.
+        ValueError: If a component refuses a value.
+    """
+    retriever = None
+    if config["retriever"]["name"] is not None:
+        retriever = _create(RETRIEVERS, config["retriever"])
+    verifier = _create(VERIFIERS, config["verifier"])
+    _check_law(verifier, law)
+    if retriever is not None:
+        _check_proposal(retriever, verifier)
+    return Method(
+        name=config["method"]["name"],
+        retriever=retriever,
+        tree_builder=_create(TREE_BUILDERS, config["tree_builder"]),
+        verifier=verifier,
+        node_budget=config["method"]["node_budget"],
+        max_candidates=config["method"]["max_candidates"],
+    )
+
+
+def build_vanilla(law: SamplingLaw) -> Method:
+    """The baseline: the same loop with no retriever, under the same law."""
+    return Method(
+        name="vanilla",
+        retriever=None,
+        tree_builder=TREE_BUILDERS.create("chain"),
+        verifier=VERIFIERS.create("greedy" if law.is_greedy else "sampling"),
+        node_budget=0,
+        max_candidates=1,
+    )
+
+
+def build_model(config: Mapping[str, Any]) -> LoadedModel:
+    """Loads the model that a configuration describes.
+
+    Raises:
+        ConfigError: If the kind or a field does not exist, or no model is named.
+        ModelUnavailable: If it cannot be had as asked.
+        UnsupportedModel: If it cannot serve as a target model.
+    """
+    fields = {key: value for key, value in config.items() if key != "kind"}
+    kind = MODEL_KINDS.get(config["kind"])
+    if kind is None:
+        raise ConfigError(
+            f"model.kind must be one of {sorted(MODEL_KINDS)}, got {config['kind']!r}"
+        )
+    known = [field.name for field in dataclasses.fields(kind)]
+    for key in fields:
+        if key not in known:
+            raise ConfigError(f"model has no field '{key}'{did_you_mean(key, known)}")
+    if fields.get("name_or_path", "") is None:
+        raise ConfigError("model=hf needs model.name_or_path=HUB_NAME_OR_FOLDER")
+    return kind(**fields).load()
+
+
+def _create(registry: Registry[Any], config: Mapping[str, Any]) -> Any:
+    fields = {key: value for key, value in config.items() if key != "name"}
+    return registry.create(config["name"], **fields)
+
+
+def _check_law(verifier: Verifier, law: SamplingLaw) -> None:
+    if verifier.samples and law.is_greedy:
+        raise ConfigError(
+            f"verifier={verifier.name} draws from the target's law, but temperature=0 is greedy "
+            "decoding: set temperature above 0, or use verifier=greedy"
+        )
+    if not verifier.samples and not law.is_greedy:
+        raise ConfigError(
+            f"temperature={law.temperature} asks for sampling, but verifier={verifier.name} takes "
+            "the most probable token: use verifier=sampling, or temperature=0"
+        )
+
+
+def _check_proposal(retriever: Retriever, verifier: Verifier) -> None:
+    if retriever.proposal not in verifier.valid_proposals:
+        raise ConfigError(
+            f"retriever={retriever.name} proposes {retriever.proposal} drafts, but "
+            f"verifier={verifier.name} is valid for {', '.join(sorted(verifier.valid_proposals))} only"
+        )

@@ -1,0 +1,234 @@
+"""Model configuration -> loaded target model, text codec and what is to be recorded about them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from methods.targets.base import TargetModel, TextCodec
+from methods.targets.cpu_linear import linear_kernels, prepack_linears, quantize_linears_int8
+from methods.targets.errors import ModelUnavailable, explain_load_error
+from methods.targets.huggingface import HuggingFaceTarget
+from methods.targets.prompting import encode_chat, load_template
+from methods.targets.smollm2 import ensure_smollm2
+from methods.targets.toy import ToyCodec, ToyTarget
+
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadedModel:
+    """A target model, its codec, and facts for the record.
+
+    Attributes:
+        name: Label in result paths.
+        target: The target model.
+        codec: Text to ids and back.
+        device: Where the model runs.
+        facts: What identifies it: source, revision, dtype, kernels, tokenizer hash.
+    """
+
+    name: str
+    target: TargetModel
+    codec: TextCodec
+    device: torch.device
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyConfig:
+    """Configuration of `model=toy`; see `ToyTarget` for the fields."""
+
+    name: str = "toy"
+    vocab_size: int = 32
+    seed: int = 0
+
+    def load(self) -> LoadedModel:
+        """An exact toy target."""
+        return LoadedModel(
+            name=self.name,
+            target=ToyTarget(vocab_size=self.vocab_size, seed=self.seed),
+            codec=ToyCodec(vocab_size=self.vocab_size),
+            device=torch.device("cpu"),
+            facts={"source": "toy", "dtype": "float64"},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HuggingFaceConfig:
+    """Configuration of a Hugging Face causal model.
+
+    Attributes:
+        name: Label in result paths.
+        name_or_path: Hub name or local folder; `embedded` for the model that comes with the project.
+        revision: Branch, tag or commit of a hub model.
+        dtype: `auto` is what the checkpoint says.
+        device: `auto` is CUDA where there is one, else CPU.
+        device_map: Passed to transformers to spread a model over devices; excludes `device`.
+        attn_implementation: `sdpa` or `eager`.
+        trust_remote_code: Whether code from the hub may run.
+        quantization: `int8` is this project's, for CPU: one scale per row, so that rows of a draft
+            tree do not influence each other. `bnb-8bit` and `bnb-4bit` are bitsandbytes.
+        prepack: Repack float32 weights for oneDNN on CPU; `auto` does where this torch offers it.
+        chat_template: `auto` is the tokenizer's own (plain text if it has none), `none` is plain
+            text; else a packaged template's name or a file.
+        chat_template_kwargs: Passed to the template.
+        system_prompt: Put before the conversation; None leaves it to the template.
+    """
+
+    name: str
+    name_or_path: str
+    revision: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
+    device: str = "auto"
+    device_map: str | None = None
+    attn_implementation: Literal["sdpa", "eager"] = "sdpa"
+    trust_remote_code: bool = False
+    quantization: Literal["int8", "bnb-8bit", "bnb-4bit"] | None = None
+    prepack: Literal["auto"] | bool = "auto"
+    chat_template: str = "auto"
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    system_prompt: str | None = None
+
+    def load(self) -> LoadedModel:
+        """Loads model and tokenizer and prepares the target.
+
+        Raises:
+            ModelUnavailable: If the model cannot be had as asked; the message says what to do.
+            UnsupportedModel: If it cannot serve as a target model.
+            ValueError: If options exclude each other.
+        """
+        device = self._device()
+        source = str(ensure_smollm2()) if self.name_or_path == EMBEDDED else self.name_or_path
+        try:
+            tokenizer, model = self._from_pretrained(source, device)
+        except Exception as error:
+            if (explained := explain_load_error(self.name_or_path, error)) is None:
+                raise
+            raise explained from error
+        kernels = self._prepare_linears(model, device)
+        target = HuggingFaceTarget(
+            model,
+            vocab_size=len(tokenizer),
+            eos_ids=eos_ids(model, tokenizer),
+            is_quantized=self.quantization is not None,
+        )
+        template = load_template(tokenizer, self.chat_template)
+        codec = ChatCodec(
+            tokenizer=tokenizer,
+            template=template,
+            template_kwargs=self.chat_template_kwargs,
+            system_prompt=self.system_prompt,
+        )
+        facts = {
+            "source": self.name_or_path,
+            "revision": getattr(model.config, "_commit_hash", None) or self.revision,
+            "architecture": type(model).__name__,
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "linear_kernels": kernels,
+            "num_parameters": sum(p.numel() for p in model.parameters()),
+            "tokenizer_hash": tokenizer_hash(tokenizer, template),
+        }
+        return LoadedModel(name=self.name, target=target, codec=codec, device=device, facts=facts)
+
+    def _device(self) -> torch.device:
+        if self.device_map is not None and self.device != "auto":
+            raise ValueError("model.device and model.device_map exclude each other: set one")
+        if self.device != "auto":
+            return torch.device(self.device)
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def _from_pretrained(self, source: str, device: torch.device) -> tuple[Any, Any]:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        shared = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
+        tokenizer = AutoTokenizer.from_pretrained(source, **shared)
+        model = AutoModelForCausalLM.from_pretrained(
+            source,
+            dtype=self.dtype if self.dtype == "auto" else getattr(torch, self.dtype),
+            attn_implementation=self.attn_implementation,
+            device_map=self.device_map or {"": device},
+            quantization_config=self._bitsandbytes(),
+            **shared,
+        )
+        return tokenizer, model.eval()
+
+    def _bitsandbytes(self) -> Any:
+        if self.quantization not in ("bnb-8bit", "bnb-4bit"):
+            return None
+        from transformers import BitsAndBytesConfig
+
+        is_8bit = self.quantization == "bnb-8bit"
+        return BitsAndBytesConfig(load_in_8bit=is_8bit, load_in_4bit=not is_8bit)
+
+    def _prepare_linears(self, model: Any, device: torch.device) -> str:
+        """Swaps linear layers where the options ask for it; says what computes them now."""
+        is_cpu_float32 = device.type == "cpu" and model.dtype == torch.float32
+        if self.quantization == "int8":
+            if not is_cpu_float32:
+                raise ValueError(
+                    f"model.quantization=int8 is for model.device=cpu model.dtype=float32, got "
+                    f"{device.type} {model.dtype}: use bnb-8bit there"
+                )
+            quantize_linears_int8(model)
+            return "int8"
+        if self.quantization is not None or self.prepack is False:
+            return self.quantization or "stock"
+        if self.prepack == "auto" and not (is_cpu_float32 and linear_kernels()["prepacked"]):
+            return "stock"
+        prepack_linears(model)
+        return "prepacked"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChatCodec:
+    """Conversations to ids by the tokenizer and its chat template.
+
+    Attributes:
+        tokenizer: A Hugging Face tokenizer.
+        template: A jinja chat template, or None for plain text.
+        template_kwargs: Passed to the template.
+        system_prompt: Put before the conversation; None leaves it to the template.
+    """
+
+    tokenizer: Any
+    template: str | None
+    template_kwargs: dict[str, Any]
+    system_prompt: str | None
+
+    def encode(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+        """See `TextCodec.encode`."""
+        return encode_chat(
+            self.tokenizer,
+            messages,
+            template=self.template,
+            system_prompt=self.system_prompt,
+            template_kwargs=self.template_kwargs,
+        )
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """See `TextCodec.decode`."""
+        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+
+def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Ids that end a generation: the generation config's, else the model's, else the tokenizer's."""
+    for holder in (model.generation_config, model.config, tokenizer):
+        ids = getattr(holder, "eos_token_id", None)
+        if ids is not None:
+            return (
+                frozenset(map(int, ids)) if isinstance(ids, list | tuple) else frozenset({int(ids)})
+            )
+    return frozenset()
+
+
+def tokenizer_hash(tokenizer: Any, template: str | None) -> str:
+    """16 hex digits over vocabulary, added tokens and chat template."""
+    content = json.dumps([sorted(tokenizer.get_vocab().items()), template], ensure_ascii=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
