@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CONFIG_DIR = Path(__file__).parent
+PRIMITIVE_GROUPS = ("retriever", "tree_builder", "verifier")
 
 
 def choices(group: str) -> list[str]:
@@ -31,3 +32,12 @@ def unknown_choice(overrides: Sequence[str]) -> str | None:
             hint = f", did you mean {' or '.join(map(repr, near))}?" if near else "."
             return f"unknown {group} '{name}'{hint} There is: {', '.join(choices(group))}"
     return None
+
+
+def swapped_primitives(overrides: Sequence[str]) -> list[str]:
+    """Names chosen on the command line for `retriever`, `tree_builder` and `verifier`.
+
+    They become part of a method's label: `method=pld tree_builder=trie` is filed as `pld+trie`.
+    """
+    pairs = (override.partition("=") for override in overrides)
+    return [name for group, _, name in pairs if group in PRIMITIVE_GROUPS]

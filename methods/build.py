@@ -1,4 +1,4 @@
-"""Plain configuration -> objects. With `run.py` the only place that sees a `DictConfig`.
+"""Plain configuration -> objects: the only reader of the registries.
 
 Impossible combinations of primitives are refused here, by the tags that they declare.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
-
-from omegaconf import DictConfig, OmegaConf
 
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
@@ -25,20 +23,6 @@ MODEL_KINDS: dict[str, type[ToyConfig] | type[HuggingFaceConfig]] = {
 
 class ConfigError(ValueError):
     """A configuration that cannot be built; the message says why."""
-
-
-def to_plain(config: DictConfig) -> dict[str, Any]:
-    """The resolved configuration as plain containers.
-
-    Raises:
-        ConfigError: If a mandatory value is missing or an interpolation fails.
-    """
-    try:
-        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except Exception as error:
-        raise ConfigError(f"the configuration does not resolve: {error}") from error
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
 
 
 def build_law(config: Mapping[str, Any]) -> SamplingLaw:
@@ -130,5 +114,5 @@ def _check_proposal(retriever: Retriever, verifier: Verifier) -> None:
     if retriever.proposal not in verifier.valid_proposals:
         raise ConfigError(
             f"retriever={retriever.name} proposes {retriever.proposal} drafts, but "
-            f"verifier={verifier.name} is valid for {', '.join(sorted(verifier.valid_proposals))} only"
+            f"verifier={verifier.name} takes {', '.join(sorted(verifier.valid_proposals))} only"
         )

@@ -7,13 +7,14 @@ through every outcome with its weight instead of drawing one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 
+@runtime_checkable
 class RandomSource(Protocol):
     """Random choices."""
 

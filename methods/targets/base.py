@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -48,6 +48,7 @@ class TreeOutput:
     hidden: Float[Tensor, "n d"]
 
 
+@runtime_checkable
 class TargetModel(Protocol):
     """A causal language model with a cache that keeps one path of the last tree.
 
@@ -115,6 +116,7 @@ def check_prompt(
         )
 
 
+@runtime_checkable
 class TextCodec(Protocol):
     """Turns a conversation into prompt ids, and output ids into text."""
 

@@ -6,14 +6,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from methods.targets.base import TargetModel, TextCodec
 from methods.targets.cpu_linear import linear_kernels, prepack_linears, quantize_linears_int8
-from methods.targets.errors import ModelUnavailable, explain_load_error
+from methods.targets.errors import explain_load_error
 from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.prompting import encode_chat, load_template
 from methods.targets.smollm2 import ensure_smollm2
@@ -65,8 +64,8 @@ class HuggingFaceConfig:
     """Configuration of a Hugging Face causal model.
 
     Attributes:
-        name: Label in result paths.
-        name_or_path: Hub name or local folder; `embedded` for the model that comes with the project.
+        name: Label in result paths; None takes the last part of `name_or_path`.
+        name_or_path: Hub name or local folder; `embedded` for the project's own.
         revision: Branch, tag or commit of a hub model.
         dtype: `auto` is what the checkpoint says.
         device: `auto` is CUDA where there is one, else CPU.
@@ -82,7 +81,7 @@ class HuggingFaceConfig:
         system_prompt: Put before the conversation; None leaves it to the template.
     """
 
-    name: str
+    name: str | None = None
     name_or_path: str
     revision: str | None = None
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
@@ -122,7 +121,7 @@ class HuggingFaceConfig:
         template = load_template(tokenizer, self.chat_template)
         codec = ChatCodec(
             tokenizer=tokenizer,
-            template=template,
+            template=self.chat_template,
             template_kwargs=self.chat_template_kwargs,
             system_prompt=self.system_prompt,
         )
@@ -135,7 +134,13 @@ class HuggingFaceConfig:
             "num_parameters": sum(p.numel() for p in model.parameters()),
             "tokenizer_hash": tokenizer_hash(tokenizer, template),
         }
-        return LoadedModel(name=self.name, target=target, codec=codec, device=device, facts=facts)
+        return LoadedModel(
+            name=model_label(self.name, self.name_or_path),
+            target=target,
+            codec=codec,
+            device=device,
+            facts=facts,
+        )
 
     def _device(self) -> torch.device:
         if self.device_map is not None and self.device != "auto":
@@ -192,13 +197,13 @@ class ChatCodec:
 
     Attributes:
         tokenizer: A Hugging Face tokenizer.
-        template: A jinja chat template, or None for plain text.
+        template: `auto`, `none`, a packaged template's name or a file.
         template_kwargs: Passed to the template.
         system_prompt: Put before the conversation; None leaves it to the template.
     """
 
     tokenizer: Any
-    template: str | None
+    template: str
     template_kwargs: dict[str, Any]
     system_prompt: str | None
 
@@ -218,7 +223,7 @@ class ChatCodec:
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Ids that end a generation: the generation config's, else the model's, else the tokenizer's."""
+    """Ids that end a generation: of the generation config, else model, else tokenizer."""
     for holder in (model.generation_config, model.config, tokenizer):
         ids = getattr(holder, "eos_token_id", None)
         if ids is not None:

@@ -1,0 +1,48 @@
+# Everything here also works without make: a target's commands are what it runs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+METHOD ?= pld
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check lint types unit test-oldest bench table clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+run: $(VENV)/.installed ## Set up, fetch the model, run METHOD (default: pld) against vanilla on quickstart
+	$(BIN)/python run.py method=$(METHOD)
+
+test: $(VENV)/.installed ## Set up and run all tests (the real model included, no GPU)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: lint types unit ## Lint, types, contract and unit tests; under two minutes
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+unit: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests/contract tests/unit tests/configs
+
+test-oldest: ## The adapter's tests with the oldest supported transformers, in an environment of its own
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable '.[dev]'
+	.venv-oldest/bin/python -m pytest -m 'not slow'
+
+bench: $(VENV)/.installed ## Speed against transformers' generate, time per phase, row-count curve (minutes)
+	$(BIN)/python scripts/bench.py
+
+table: ## Regenerate the README's table from the committed results
+	$(BIN)/python scripts/readme_table.py
+
+clean: ## Remove environments and caches of this checkout (not results, not the model)
+	rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -1,0 +1,159 @@
+"""Every file of every configuration group composes, builds and runs on the toy target."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+import configs
+from benchmarks.cli import build_spec, load_dataset
+from benchmarks.datasets import DATASETS
+from benchmarks.runner import run
+from methods.build import MODEL_KINDS, ConfigError, build_law, build_method, build_model
+from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, RegistryError
+
+REGISTRIES = {
+    "retriever": RETRIEVERS,
+    "tree_builder": TREE_BUILDERS,
+    "verifier": VERIFIERS,
+    "dataset": DATASETS,
+}
+NOT_LOADER_FIELDS = {"dataset": {"split"}}
+
+
+def composed(*overrides: str) -> dict[str, Any]:
+    with initialize_config_dir(version_base="1.3", config_dir=str(configs.CONFIG_DIR)):
+        config = OmegaConf.to_container(compose("config", list(overrides)), resolve=True)
+    assert isinstance(config, dict)
+    return {str(key): value for key, value in config.items()}
+
+
+def run_on_toy(tmp_path: Path, *overrides: str) -> dict[str, Any]:
+    small = ("limit=3", "max_new_tokens=12", "progress=false", f"results_dir={tmp_path}")
+    spec = build_spec(composed(*overrides, "model=toy", *small))
+    result = run(spec)
+    assert result.failure is None
+    assert result.path.is_relative_to(tmp_path)
+    return dict(result.summary)
+
+
+@pytest.mark.parametrize("method", configs.choices("method"))
+def test_every_method_runs_on_the_toy(method: str, tmp_path: Path) -> None:
+    assert composed(f"method={method}")["method"]["name"] == method
+    assert run_on_toy(tmp_path, f"method={method}")
+
+
+@pytest.mark.parametrize("group", ["experiment", "debug"])
+def test_every_diff_runs_on_the_toy(group: str, tmp_path: Path) -> None:
+    for name in configs.choices(group):
+        assert run_on_toy(tmp_path / name, f"{group}={name}")
+
+
+@pytest.mark.parametrize("kind", REGISTRIES)
+def test_files_mirror_the_registry(kind: str) -> None:
+    assert set(configs.choices(kind)) - {"none"} == set(REGISTRIES[kind].names())
+    for name in REGISTRIES[kind].names():
+        written = composed(f"{kind}={name}")[kind]
+        assert written.pop("name") == name
+        fields = dataclasses.fields(REGISTRIES[kind].get(name))
+        own = {
+            key: value
+            for key, value in written.items()
+            if key not in NOT_LOADER_FIELDS.get(kind, ())
+        }
+        assert own == {field.name: field.default for field in fields if field.init}
+
+
+@pytest.mark.parametrize("model", [m for m in configs.choices("model") if m != "hf"])
+def test_every_model_file_is_a_valid_configuration(model: str) -> None:
+    fields = composed(f"model={model}")["model"]
+    config = MODEL_KINDS[fields.pop("kind")](**fields)
+    assert config.name == model
+
+
+def test_hf_needs_a_name() -> None:
+    with pytest.raises(ConfigError, match="needs model.name_or_path"):
+        build_model({"kind": "huggingface", "name_or_path": None})
+
+
+def test_command_line_choice_beats_the_methods_own_in_any_order() -> None:
+    for overrides in (["method=pld", "tree_builder=trie"], ["tree_builder=trie", "method=pld"]):
+        config = composed(*overrides)
+        assert config["tree_builder"]["name"] == "trie"
+        assert config["retriever"]["name"] == "prompt_lookup"
+
+
+def test_swapped_primitives_are_part_of_the_label() -> None:
+    overrides = ["method=pld", "tree_builder=trie", "retriever.match=all", "limit=3"]
+    assert configs.swapped_primitives(overrides) == ["trie"]
+    spec = build_spec(composed(*overrides, "model=toy"), ["trie"])
+    assert "pld+trie" in spec.path.parts
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["temperature=0.8"], "temperature=0.8 asks for sampling, but verifier=greedy"),
+        (["verifier=sampling"], "but temperature=0 is greedy decoding"),
+        (["temperature=-1"], "temperature must be ≥ 0"),
+        (["top_p=0.5"], "top_p have no effect at temperature=0"),
+        (["retriever.max_ngram=0"], r"max_ngram must be ≥ min_ngram \(1\), got 0"),
+        (["+retriever.max_ngrams=4"], "no field 'max_ngrams', did you mean 'max_ngram'"),
+        (["retriever.name=prompt_lokup"], "unknown retriever 'prompt_lokup', did you mean"),
+        (["method.node_budget=-1"], "node_budget must be ≥ 0, got -1"),
+        (["method.max_candidates=0"], "max_candidates must be ≥ 1, got 0"),
+    ],
+)
+def test_impossible_combinations_are_refused_with_the_reason(
+    overrides: list[str], message: str
+) -> None:
+    config = composed("method=pld", *overrides)
+    with pytest.raises((ConfigError, RegistryError, ValueError), match=message):
+        build_method(config, build_law(config))
+
+
+def test_a_wrong_proposal_kind_is_refused() -> None:
+    class Sampled(RETRIEVERS.get("prompt_lookup")):  # type: ignore[misc]
+        proposal = "iid"
+
+    class OnlyPointMass(VERIFIERS.get("greedy")):  # type: ignore[misc]
+        valid_proposals = frozenset({"point_mass"})
+
+    from methods import build
+
+    with pytest.raises(
+        ConfigError, match="proposes iid drafts, but verifier=greedy takes point_mass"
+    ):
+        build._check_proposal(Sampled(), OnlyPointMass())
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("method=pdl", "unknown method 'pdl', did you mean 'pld'? There is: pld, vanilla"),
+        ("model=smollm", "unknown model 'smollm', did you mean 'smollm2-135m'?"),
+        ("method=pld,vanila", "unknown method 'vanila', did you mean 'vanilla'?"),
+        ("dataset=xyz", "unknown dataset 'xyz'. There is: "),
+        ("retriever=nothing_like_it", "unknown retriever 'nothing_like_it'. There is: none, "),
+    ],
+)
+def test_unknown_choices_are_answered_with_near_matches(override: str, message: str) -> None:
+    assert message in str(configs.unknown_choice([override]))
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["method=pld", "experiment=null", "limit=3", "-m", "model.name=xyz", "method=pld,vanilla"],
+)
+def test_known_choices_pass(override: str) -> None:
+    assert configs.unknown_choice([override]) is None
+
+
+def test_dataset_without_a_path_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="needs dataset.path=FILE"):
+        load_dataset(composed("dataset=jsonl"))
