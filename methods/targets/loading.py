@@ -14,6 +14,7 @@ from methods.targets.base import TargetModel, TextCodec
 from methods.targets.cpu_linear import linear_kernels, prepack_linears, quantize_linears_int8
 from methods.targets.errors import explain_load_error
 from methods.targets.huggingface import HuggingFaceTarget
+from methods.targets.naming import model_label
 from methods.targets.prompting import encode_chat, load_template
 from methods.targets.smollm2 import ensure_smollm2
 from methods.targets.toy import ToyCodec, ToyTarget
@@ -108,7 +109,7 @@ class HuggingFaceConfig:
         try:
             tokenizer, model = self._from_pretrained(source, device)
         except Exception as error:
-            if (explained := explain_load_error(self.name_or_path, error)) is None:
+            if (explained := explain_load_error(source, error)) is None:
                 raise
             raise explained from error
         kernels = self._prepare_linears(model, device)
