@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor

@@ -13,7 +13,8 @@ from methods.build import build_vanilla
 from methods.decoding import StopRule, decode
 from methods.sampling import SamplingLaw
 from methods.targets.base import ContextOverflow, UnsupportedModel
-from methods.targets.huggingface import HuggingFaceTarget, tree_forward_error
+from methods.targets.capability import tree_forward_error
+from methods.targets.huggingface import HuggingFaceTarget
 from primitives.random_source import TorchRandom
 from primitives.types import DraftTree
 
