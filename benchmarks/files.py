@@ -34,17 +34,19 @@ def explain_os_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Writes a file so that readers see its old or its new content, never a part.
+
+    Two processes must not write the same file at a time.
 
     Raises:
         RunFolderError: If it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")
     with explain_os_errors(path.parent):
         try:
-            with temporary.open("w", encoding="utf-8") as stream:
-                stream.write(text)
+            with temporary.open("wb") as stream:
+                stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, path)
@@ -58,7 +60,8 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     Raises:
         RunFolderError: If it cannot be written.
     """
-    write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, f"{text}\n".encode())
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

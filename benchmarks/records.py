@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 Arm = Literal["vanilla", "method", "generate"]
 """Who answered: the loop without a retriever, the method, or the library's own `generate`."""
 
-RequestKey = tuple[str, int, str]
+RequestKey = tuple[str, int, Arm]
 """Prompt id, repeat and arm: no run has two rows with the same one."""
 
 _COUNTS = ("num_draft_nodes", "num_accepted", "num_output", "match_len", "draft_depth", "step_ns")
@@ -64,7 +64,7 @@ class Steps:
     @classmethod
     def from_records(cls, records: Sequence[StepRecord], step_ns: Sequence[int]) -> Steps:
         """The columns of a generation's step records."""
-        columns = {
+        columns: dict[str, Any] = {
             name: tuple(getattr(record, name) for record in records)
             for name in (*_COUNTS, *_WORDS)
             if name != "step_ns"
@@ -79,12 +79,12 @@ class Steps:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Steps:
         """The inverse of `to_json`."""
-        counts = {name: tuple(value[name]) for name in _COUNTS}
-        words = {
+        columns: dict[str, Any] = {name: tuple(value[name]) for name in _COUNTS}
+        columns |= {
             name: tuple(tuple(value[name]["values"][code]) for code in value[name]["codes"])
             for name in _WORDS
         }
-        return cls(**counts, **words)
+        return cls(**columns)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,12 @@ the process leaves complete lines and at most one torn end behind.
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.files import RunFolderError, explain_os_errors
+from benchmarks.files import RunFolderError, explain_os_errors, write_atomically
 from benchmarks.records import Request, RequestKey
 
 
@@ -22,18 +23,22 @@ class RowLog:
         requests: All rows, in file order.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Cuts off a torn end and reads the rest.
+    def __init__(self, path: Path, keep: Callable[[Request], bool] = lambda _: True) -> None:
+        """Cuts off a torn end, reads the rest, and takes out the rows that `keep` is false for.
 
         Raises:
             RunFolderError: If the file cannot be used, or a line before the last is damaged.
         """
-        self._path = path
-        self.requests, num_bytes = _read(path)
+        rows, num_bytes = _read(path)
+        self.requests = [request for request in rows if keep(request)]
         self._keys = {request.key for request in self.requests}
+        self._path = path
+        if len(self.requests) < len(rows):
+            content = b"".join(request.to_line() for request in self.requests)
+            write_atomically(path, content)
+            num_bytes = len(content)
         with explain_os_errors(path.parent):
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-            self._descriptor = os.open(path, flags, 0o644)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             os.ftruncate(self._descriptor, num_bytes)
 
     def __contains__(self, key: RequestKey) -> bool:
@@ -56,22 +61,6 @@ class RowLog:
         self._keys.add(request.key)
         self.requests.append(request)
 
-    def drop(self, is_unwanted: Callable[[Request], bool]) -> None:
-        """Takes rows out: the file is replaced by one without them.
-
-        Raises:
-            RunFolderError: If it cannot be written.
-        """
-        kept = [request for request in self.requests if not is_unwanted(request)]
-        if len(kept) == len(self.requests):
-            return
-        self.close()
-        temporary = self._path.with_name(f".{self._path.name}.tmp")
-        with explain_os_errors(self._path.parent):
-            temporary.write_bytes(b"".join(request.to_line() for request in kept))
-            os.replace(temporary, self._path)
-        self.__init__(self._path)  # type: ignore[misc]
-
     def close(self) -> None:
         """Closes the file."""
         os.close(self._descriptor)
@@ -92,22 +81,32 @@ def _read(path: Path) -> tuple[list[Request], int]:
         content = path.read_bytes() if path.exists() else b""
     # Not splitlines(), which would also split at other line ends inside the bytes of a row.
     lines = content.split(b"\n")[:-1]
-    requests: list[Request] = []
-    keys: set[RequestKey] = set()
+    requests: dict[RequestKey, Request] = {}
     num_bytes = 0
     for number, line in enumerate(lines, start=1):
-        try:
-            request = Request.from_line(line)
-        except (KeyError, TypeError, ValueError) as error:
-            if number == len(lines):
-                break
-            raise RunFolderError(
-                f"{path}:{number}: expected a row of a run, found a damaged line "
-                f"({type(error).__name__}: {error}). Move the run folder away to measure anew"
-            ) from error
-        if request.key in keys:
+        if number == len(lines) and not _is_json(line):
+            break
+        request = _parse(line, f"{path}:{number}")
+        if request.key in requests:
             raise RunFolderError(f"{path}:{number}: request {request.key} is recorded twice")
-        keys.add(request.key)
-        requests.append(request)
+        requests[request.key] = request
         num_bytes += len(line) + 1
-    return requests, num_bytes
+    return list(requests.values()), num_bytes
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse(line: bytes, place: str) -> Request:
+    try:
+        return Request.from_line(line)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(
+            f"{place}: expected a row of a run, found a damaged line "
+            f"({type(error).__name__}: {error}). Move the run folder away to measure anew"
+        ) from error

@@ -159,11 +159,13 @@ class HuggingFaceConfig:
             source,
             dtype=self.dtype if self.dtype == "auto" else getattr(torch, self.dtype),
             attn_implementation=self.attn_implementation,
-            device_map=self.device_map or {"": device},
+            device_map=self.device_map,
             quantization_config=self._bitsandbytes(),
             **shared,
         )
-        return tokenizer, model.eval()
+        # Spread and bitsandbytes models are where they belong already.
+        is_placed = self.device_map is not None or self._bitsandbytes() is not None
+        return tokenizer, (model if is_placed else model.to(device)).eval()
 
     def _bitsandbytes(self) -> Any:
         if self.quantization not in ("bnb-8bit", "bnb-4bit"):

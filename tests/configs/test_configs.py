@@ -77,7 +77,7 @@ def test_every_model_file_is_a_valid_configuration(model: str) -> None:
 
 
 def test_hf_needs_a_name() -> None:
-    with pytest.raises(ConfigError, match="needs model.name_or_path"):
+    with pytest.raises(ConfigError, match=r"needs model\.name_or_path"):
         build_model({"kind": "huggingface", "name_or_path": None})
 
 
@@ -126,9 +126,7 @@ def test_a_wrong_proposal_kind_is_refused() -> None:
 
     from methods import build
 
-    with pytest.raises(
-        ConfigError, match="proposes iid drafts, but verifier=greedy takes point_mass"
-    ):
+    with pytest.raises(ConfigError, match="iid drafts, but verifier=greedy takes"):
         build._check_proposal(Sampled(), OnlyPointMass())
 
 
@@ -155,5 +153,5 @@ def test_known_choices_pass(override: str) -> None:
 
 
 def test_dataset_without_a_path_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match="needs dataset.path=FILE"):
+    with pytest.raises(ValueError, match=r"needs dataset\.path=FILE"):
         load_dataset(composed("dataset=jsonl"))

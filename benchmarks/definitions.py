@@ -1,0 +1,144 @@
+"""Every metric that a run may report: its unit and its definition.
+
+An id names one way of counting. A metric whose name has a part behind a point (`phase_share.build`)
+is defined under the part before it; `accept@1`, `accept@2` ... under `accept@d`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Definition:
+    """How a metric is counted.
+
+    Attributes:
+        unit: Of its value.
+        definition_id: Changes whenever the counting does.
+        text: The counting, in words.
+    """
+
+    unit: str
+    definition_id: str
+    text: str
+
+
+_TAU = Definition(
+    "tokens/step",
+    "tau.micro.emitted_per_forward.eos_clipped.no_prefill",
+    "Output tokens but the prefill's, over decoding steps, both summed over all prompts; steps "
+    "without a draft count, tokens behind EOS or the budget do not.",
+)
+_RATE = Definition(
+    "tokens/s",
+    "rate.sum_of_tokens_per_sum_of_times.prefill_included",
+    "Output tokens over wall time, both summed over all prompts.",
+)
+_LENGTH = Definition(
+    "tokens", "output_tokens.mean_per_prompt", "Output tokens of all turns, mean over prompts."
+)
+
+DEFINITIONS: dict[str, Definition] = {
+    "tau": _TAU,
+    "vanilla_tau": _TAU,
+    "tau_macro": Definition(
+        "tokens/step",
+        "tau.macro_prompts.emitted_per_forward.eos_clipped.no_prefill",
+        "As tau, but the mean over prompts of each prompt's own ratio.",
+    ),
+    "strict_tau": Definition(
+        "tokens/step",
+        "tau_strict.micro.leading_exact_matches.eos_clipped.no_prefill",
+        "As tau, counting of each kept path only the exact matches before the first other node.",
+    ),
+    "draft_coverage": Definition(
+        "share", "draft_coverage.micro.share_of_steps", "Share of steps with a draft node."
+    ),
+    "node_acceptance_rate": Definition(
+        "share", "node_acceptance.micro.accepted_per_draft_node", "Accepted over draft nodes."
+    ),
+    "accept@d": Definition(
+        "share",
+        "accept_at_depth.joint.share_of_steps",
+        "Share of all steps whose kept path reached this depth.",
+    ),
+    "accepted_by_reason": Definition(
+        "share", "accepted_by_reason.micro", "Share of accepted nodes kept for this reason."
+    ),
+    "draft_nodes": Definition("nodes/step", "draft_nodes.micro.per_step", "Draft nodes per step."),
+    "speedup": Definition(
+        "ratio",
+        "speedup.sum_of_times.prefill_included",
+        "Vanilla's wall time over the method's, both summed over the same prompts.",
+    ),
+    "speedup_rate": Definition(
+        "ratio",
+        "speedup.tokens_per_second.prefill_included",
+        "The method's tokens per second over vanilla's, on the same prompts.",
+    ),
+    "decode_speedup": Definition(
+        "ratio",
+        "speedup.sum_of_times.prefill_excluded",
+        "As speedup, without the time of prefills.",
+    ),
+    "decode_speedup_rate": Definition(
+        "ratio",
+        "speedup.tokens_per_second.prefill_excluded",
+        "As speedup_rate, without the time and tokens of prefills.",
+    ),
+    "speedup_spec_bench": Definition(
+        "ratio",
+        "speedup.ratio_of_mean_prompt_rates.prefill_included",
+        "Mean over prompts of the method's tokens per second, over the same mean for vanilla.",
+    ),
+    "speedup_geometric": Definition(
+        "ratio",
+        "speedup.geometric_mean_over_prompts.prefill_included",
+        "Geometric mean over prompts of vanilla's wall time over the method's.",
+    ),
+    "tokens_per_second": _RATE,
+    "vanilla_tokens_per_second": _RATE,
+    "generate_tokens_per_second": _RATE,
+    "vanilla_over_generate": Definition(
+        "ratio",
+        "rate_ratio.vanilla_over_library_generate.prefill_included",
+        "Vanilla's tokens per second over those of the library's own generate, same prompts.",
+    ),
+    "output_tokens": _LENGTH,
+    "vanilla_output_tokens": _LENGTH,
+    "phase_share": Definition(
+        "share",
+        "phase_share.of_decode_time",
+        "Share of this phase in the method's time after the prefill.",
+    ),
+    "overhead": Definition(
+        "share",
+        "overhead.outside_forward.of_decode_time",
+        "Share of the method's time after the prefill that is not spent in target forwards.",
+    ),
+    "identical_outputs": Definition(
+        "prompts",
+        "identity.vanilla.token_ids_of_all_turns",
+        "Prompts whose output ids equal vanilla's, in all turns and repeats.",
+    ),
+    "identical_to_generate": Definition(
+        "prompts",
+        "identity.library_generate.token_ids_of_all_turns",
+        "Prompts where vanilla's output ids equal those of the library's own generate.",
+    ),
+    "peak_memory": Definition(
+        "bytes",
+        "memory.peak_of_process",
+        "Peak memory of the process or device up to the last answer, model included.",
+    ),
+}
+
+
+def define(name: str) -> Definition:
+    """The definition of a metric.
+
+    Raises:
+        KeyError: If there is none.
+    """
+    return DEFINITIONS["accept@d" if name.startswith("accept@") else name.partition(".")[0]]

@@ -1,0 +1,201 @@
+"""Metrics: pure functions of the rows of a run, each value with its definition and its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.clock import CLOCK_PHASES
+from benchmarks.definitions import define
+from benchmarks.prompt_table import ArmCounts, Ids, PromptTable
+from benchmarks.records import Request
+from benchmarks.statistics import Statistic, bootstrap, exp_ratio, point, ratio, ratio_of_ratios
+
+NS_PER_S = 1e9
+STEP_PHASES = tuple(phase for phase in CLOCK_PHASES if phase != "prefill")
+
+Metrics = dict[str, dict[str, Any]]
+"""By name: `value`, `unit`, `definition`, `interval` ([low, high] or None), `num_prompts`."""
+
+
+def summarize(requests: Sequence[Request], *, is_greedy: bool, is_lossless: bool) -> dict[str, Any]:
+    """All metrics of a run, over the prompts on which both vanilla and method succeeded.
+
+    Args:
+        requests: Rows of a run, complete or not.
+        is_greedy: Whether ids can be compared between arms and repeats.
+        is_lossless: Whether the method's output follows vanilla's; if not, the speedup per token
+            is the primary one.
+
+    Returns:
+        `num_prompts`, `num_measured`, `num_failed`; `primary_speedup`, the name of a metric;
+        `has_equal_lengths`; `metrics`; `categories`, the main metrics by category; `failures`;
+        `differences` from vanilla and `unstable_prompts`, whose repeats differ (greedy only);
+        `definitions`, texts by id.
+    """
+    table = PromptTable.from_requests(requests)
+    metrics = _all_metrics(table, requests, is_greedy) if table.categories else {}
+    lengths = (table.vanilla["output_tokens"], table.method["output_tokens"])
+    return {
+        "num_prompts": len({request.prompt_id for request in requests}),
+        "num_measured": len(table.categories),
+        "num_failed": len(table.failed),
+        "primary_speedup": "speedup" if is_lossless else "speedup_rate",
+        "has_equal_lengths": bool(np.array_equal(*lengths)),
+        "metrics": metrics,
+        "categories": _by_category(table),
+        "failures": _failures(requests),
+        "differences": _differences(table) if is_greedy else [],
+        "unstable_prompts": table.unstable() if is_greedy else [],
+        "definitions": {define(name).definition_id: define(name).text for name in metrics},
+    }
+
+
+def _all_metrics(table: PromptTable, requests: Sequence[Request], is_greedy: bool) -> Metrics:
+    vanilla, method = table.vanilla, table.method
+    metrics = _main(vanilla, method) | _acceptance(vanilla, method) | _time(vanilla, method)
+    if is_greedy:
+        metrics |= _count("identical_outputs", table.identical("vanilla", "method"))
+    if len(table.arms["generate"]):
+        metrics |= _beside_generate(table)
+    peaks = [r.peak_memory_bytes for r in requests if r.peak_memory_bytes is not None]
+    if peaks:
+        metrics |= _entry("peak_memory", max(peaks), None, len(table.categories))
+    return metrics
+
+
+def _main(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
+    """What the tables show, of all prompts or of one category."""
+    v, m = vanilla, method
+    return (
+        _metric("tau", [m["step_tokens"], m["steps"]], ratio)
+        | _metric("draft_coverage", [m["draft_steps"], m["steps"]], ratio)
+        | _metric("node_acceptance_rate", [m["accepted"], m["draft_nodes"]], ratio)
+        | _metric("tokens_per_second", _rate(m), ratio)
+        | _metric("vanilla_tokens_per_second", _rate(v), ratio)
+        | _metric("speedup", [v["wall_ns"], m["wall_ns"]], ratio)
+        | _metric("speedup_rate", [*_rate(m), *_rate(v)], ratio_of_ratios)
+        | _metric("decode_speedup", [v["decode_ns"], m["decode_ns"]], ratio)
+        | _metric(
+            "decode_speedup_rate",
+            [m["step_tokens"], m["decode_ns"], v["step_tokens"], v["decode_ns"]],
+            ratio_of_ratios,
+        )
+    )
+
+
+def _acceptance(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
+    """What became of drafts, and how long the answers are."""
+    v, m, one = vanilla, method, np.ones(len(method))
+    has_steps = m["steps"] > 0
+    per_prompt = m["step_tokens"][has_steps] / m["steps"][has_steps]
+    metrics = (
+        _metric("vanilla_tau", [v["step_tokens"], v["steps"]], ratio)
+        | _metric("tau_macro", [per_prompt, np.ones(len(per_prompt))], ratio)
+        | _metric("strict_tau", [m["strict_tokens"], m["steps"]], ratio)
+        | _metric("draft_nodes", [m["draft_nodes"], m["steps"]], ratio)
+        | _metric("output_tokens", [m["output_tokens"], one], ratio)
+        | _metric("vanilla_output_tokens", [v["output_tokens"], one], ratio)
+    )
+    for depth in sorted(map(int, m.names("depth"))):
+        metrics |= _metric(f"accept@{depth}", [m[f"depth:{depth}"], m["steps"]], ratio)
+    for reason in sorted(m.names("reason")):
+        columns = [m[f"reason:{reason}"], m["accepted"]]
+        metrics |= _metric(f"accepted_by_reason.{reason}", columns, ratio)
+    return metrics
+
+
+def _time(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
+    """Other people's speedups, and where the time of a step goes."""
+    v, m, one = vanilla, method, np.ones(len(method))
+    rates = [m["output_tokens"] / m["wall_ns"], v["output_tokens"] / v["wall_ns"]]
+    decode_ns = sum((m[f"phase:{phase}"] for phase in STEP_PHASES), np.zeros(len(m)))
+    metrics = (
+        _metric("speedup_spec_bench", rates, ratio)
+        | _metric("speedup_geometric", [np.log(v["wall_ns"] / m["wall_ns"]), one], exp_ratio)
+        | _metric("overhead", [decode_ns - m["phase:forward"], decode_ns], ratio)
+    )
+    for phase in STEP_PHASES:
+        metrics |= _metric(f"phase_share.{phase}", [m[f"phase:{phase}"], decode_ns], ratio)
+    return metrics
+
+
+def _beside_generate(table: PromptTable) -> Metrics:
+    """Vanilla and the library's own greedy decoding, on the prompts that both answered."""
+    generate = table.arms["generate"]
+    vanilla = table.vanilla.select(generate.prompt_ids)
+    columns = [*_rate(vanilla), *_rate(generate)]
+    return (
+        _metric("generate_tokens_per_second", _rate(generate), ratio)
+        | _metric("vanilla_over_generate", columns, ratio_of_ratios)
+        | _count("identical_to_generate", table.identical("vanilla", "generate"))
+    )
+
+
+def _rate(arm: ArmCounts) -> list[np.ndarray]:
+    """Columns whose ratio is tokens per second."""
+    return [arm["output_tokens"], arm["wall_ns"] / NS_PER_S]
+
+
+def _metric(name: str, columns: Sequence[np.ndarray], statistic: Statistic) -> Metrics:
+    """A metric that is a function of sums over prompts."""
+    stacked = np.stack(columns, axis=1)
+    interval = bootstrap(stacked, statistic)
+    return _entry(name, point(stacked, statistic), interval and list(interval), len(stacked))
+
+
+def _count(name: str, is_so: dict[str, bool]) -> Metrics:
+    """A number of prompts."""
+    return _entry(name, sum(is_so.values()), None, len(is_so))
+
+
+def _entry(
+    name: str, value: float | None, interval: list[float] | None, num_prompts: int
+) -> Metrics:
+    definition = define(name)
+    return {
+        name: {
+            "value": value,
+            "unit": definition.unit,
+            "definition": definition.definition_id,
+            "interval": interval,
+            "num_prompts": num_prompts,
+        }
+    }
+
+
+def _by_category(table: PromptTable) -> dict[str, Metrics]:
+    categories: dict[str, Metrics] = {}
+    for category in dict.fromkeys(table.categories.values()):
+        prompt_ids = [p for p, other in table.categories.items() if other == category]
+        categories[category] = _main(
+            table.vanilla.select(prompt_ids), table.method.select(prompt_ids)
+        )
+    return categories
+
+
+def _failures(requests: Sequence[Request]) -> list[dict[str, Any]]:
+    return [
+        {"prompt_id": r.prompt_id, "arm": r.arm, "repeat": r.repeat, **vars(r.error)}
+        for r in requests
+        if r.error is not None
+    ]
+
+
+def _differences(table: PromptTable) -> list[dict[str, Any]]:
+    """Where the method's ids first differ from vanilla's, by prompt and repeat."""
+    return [
+        {"prompt_id": prompt_id, "repeat": repeat, **_first_difference(ids, other)}
+        for (prompt_id, repeat), (ids, other) in table.pairs("vanilla", "method").items()
+        if ids != other
+    ]
+
+
+def _first_difference(first: Ids, second: Ids) -> dict[str, int]:
+    """Turn, and position among its output tokens."""
+    turn = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+    pairs = zip(first[turn], second[turn], strict=False)
+    shared = min(len(first[turn]), len(second[turn]))
+    return {"turn": turn, "position": next((i for i, (a, b) in enumerate(pairs) if a != b), shared)}

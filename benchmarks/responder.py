@@ -1,0 +1,118 @@
+"""How an arm answers a prompt: its turns one after the other, each answer timed on its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchmarks.clock import PhaseClock, no_garbage_collection
+from benchmarks.datasets.base import Prompt
+from benchmarks.records import Arm, Steps, Turn, hash_ids
+from benchmarks.run_spec import RunSpec
+from methods.decoding import StopRule, decode
+from primitives.random_source import TorchRandom
+
+
+def derive_seed(seed: int, prompt_id: str, turn: int, repeat: int) -> int:
+    """A seed of 63 bits, the same for every arm, whatever was decoded before."""
+    text = repr((seed, prompt_id, turn, repeat))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+class Responder:
+    """Answers prompts as a run's specification says."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec = spec
+        self.stop = StopRule(max_new_tokens=spec.max_new_tokens, eos_ids=spec.target.eos_ids)
+
+    def respond(self, prompt: Prompt, arm: Arm, repeat: int) -> tuple[Turn, ...]:
+        """All turns of a conversation.
+
+        Raises:
+            ContextOverflow: If a turn does not fit the target model.
+            ValueError: If a turn has no tokens, or an answer that history needs is missing.
+        """
+        if self.spec.history == "reference":
+            _check_references(prompt)
+        turns: list[Turn] = []
+        messages: list[tuple[str, str]] = []
+        for number, text in enumerate(prompt.turns):
+            messages.append(("user", text))
+            prompt_ids = self.spec.codec.encode(messages)
+            seed = derive_seed(self.spec.seed, prompt.prompt_id, number, repeat)
+            turns.append(self._answer(arm, prompt_ids, seed, keep_prompt_ids=repeat == 0))
+            is_own = self.spec.history == "own" or number + 1 == len(prompt.turns)
+            messages.append(("assistant", turns[-1].text if is_own else prompt.references[number]))
+        return tuple(turns)
+
+    def _answer(
+        self, arm: Arm, prompt_ids: Sequence[int], seed: int, *, keep_prompt_ids: bool
+    ) -> Turn:
+        answer = (
+            self._generate(prompt_ids) if arm == "generate" else self._decode(arm, prompt_ids, seed)
+        )
+        return Turn(
+            num_prompt_tokens=len(prompt_ids),
+            prompt_sha=hash_ids(prompt_ids),
+            prompt_ids=tuple(prompt_ids) if keep_prompt_ids else None,
+            output_ids=tuple(answer.output_ids),
+            text=self.spec.codec.decode(answer.output_ids),
+            finish_reason=answer.finish_reason or "other",
+            wall_ns=answer.wall_ns,
+            phase_ns=answer.phase_ns,
+            steps=answer.steps,
+        )
+
+    def _decode(self, arm: Arm, prompt_ids: Sequence[int], seed: int) -> _Answer:
+        """The project's own loop."""
+        random = TorchRandom.from_seed(seed)
+        with no_garbage_collection():
+            self.spec.synchronize()
+            clock = PhaseClock(self.spec.synchronize if self.spec.profile else None)
+            generation = decode(
+                prompt_ids,
+                target=self.spec.target,
+                method=self.spec.vanilla if arm == "vanilla" else self.spec.method,
+                stop=self.stop,
+                law=self.spec.law,
+                random=random,
+                probe=clock,
+            )
+            self.spec.synchronize()
+            timing = clock.stop()
+        steps = Steps.from_records(generation.steps, timing.step_ns)
+        return _Answer(
+            generation.output_ids, generation.finish_reason, timing.wall_ns, timing.phase_ns, steps
+        )
+
+    def _generate(self, prompt_ids: Sequence[int]) -> _Answer:
+        """The library's own loop, whose steps and phases cannot be seen."""
+        assert self.spec.generate is not None
+        with no_garbage_collection():
+            self.spec.synchronize()
+            clock = PhaseClock()
+            new_ids = self.spec.generate(prompt_ids, self.spec.max_new_tokens)
+            self.spec.synchronize()
+            timing = clock.stop()
+        output_ids, finish_reason = self.stop.clip(new_ids, 0)
+        return _Answer(output_ids, finish_reason, timing.wall_ns, {}, None)
+
+
+class _Answer(NamedTuple):
+    output_ids: Sequence[int]
+    finish_reason: str | None
+    wall_ns: int
+    phase_ns: dict[str, int]
+    steps: Steps | None
+
+
+def _check_references(prompt: Prompt) -> None:
+    """Refuses a conversation whose later turns would follow an unknown answer."""
+    for number in range(len(prompt.turns) - 1):
+        if number >= len(prompt.references) or not prompt.references[number]:
+            raise ValueError(
+                f"history=reference needs a reference answer to turn {number + 1} of prompt "
+                f"{prompt.prompt_id!r}, which has none"
+            )

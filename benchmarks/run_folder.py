@@ -1,0 +1,191 @@
+"""The folder of one run: who may write into it, and what lies in it.
+
+    config.yaml     resolved configuration                               before the first prompt
+    env.json        code, hashes, and one description per session        before the first prompt
+    requests.jsonl  one row per prompt, repeat and arm                   as they finish
+    summary.json    every metric, computed from the rows                 at the end
+    status.json     running / done / failed / interrupted, and why       always
+
+A folder is written by one process at a time, kept apart by a lock that dies with its holder.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import yaml
+from filelock import FileLock, Timeout
+
+from benchmarks.files import (
+    RunFolderError,
+    explain_os_errors,
+    read_json,
+    write_atomically,
+    write_json,
+)
+from benchmarks.provenance import timestamp
+from benchmarks.records import Request
+from benchmarks.row_log import RowLog
+
+State = Literal["running", "done", "failed", "interrupted"]
+
+
+class RunFolderBusy(RunFolderError):
+    """Another process is writing into the run folder."""
+
+
+class RunFolder:
+    """A run folder, locked inside a `with` block; how the block ends is how the run ends.
+
+    A finished run is not locked: it is only read.
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = FileLock(path / ".lock")
+        self._log: RowLog | None = None
+        self._status: dict[str, Any] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has finished."""
+        return self._status.get("state") == "done"
+
+    @property
+    def log(self) -> RowLog:
+        """The rows."""
+        if self._log is None:
+            raise RuntimeError("the rows of a run folder are open after start() only")
+        return self._log
+
+    @property
+    def session(self) -> int:
+        """How many processes worked on this run before this one."""
+        return int(self._status["session"])
+
+    def __enter__(self) -> RunFolder:
+        """Locks the folder, creating it if need be.
+
+        Raises:
+            RunFolderBusy: If another process holds it.
+            RunFolderError: If it cannot be created or written.
+        """
+        self._status = self._read_status()
+        if self.is_done:
+            return self
+        with explain_os_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                self._lock.acquire(blocking=False)
+            except Timeout:
+                raise RunFolderBusy(self._describe_holder()) from None
+        self._status = self._read_status()
+        return self
+
+    def start(
+        self,
+        *,
+        config: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        environment: Mapping[str, Any],
+        num_expected: int,
+    ) -> None:
+        """Writes what is known before the first prompt, and opens the rows.
+
+        Args:
+            config: Resolved configuration.
+            facts: What belongs to the run: names, hashes, guarantees.
+            environment: What belongs to this session: `describe_environment`.
+            num_expected: Rows that a complete run has.
+
+        Raises:
+            RunFolderError: If a file cannot be written, or the rows of an earlier session cannot
+                be read.
+        """
+        was_failed = self._status.get("state") == "failed"
+        earlier = (read_json(self.path / "env.json") or {"sessions": []})["sessions"]
+        self._status = {
+            "session": len(earlier),
+            "pid": os.getpid(),
+            "host": platform.node(),
+            "started": timestamp(),
+            "num_expected": num_expected,
+        }
+        self._write_status("running", None)
+        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        write_atomically(self.path / "config.yaml", text.encode())
+        write_json(self.path / "env.json", {**facts, "sessions": [*earlier, dict(environment)]})
+        # A run that failed as a whole is tried again; its errors have most likely been mended.
+        self._log = RowLog(
+            self.path / "requests.jsonl",
+            keep=lambda request: not (was_failed and request.error is not None),
+        )
+
+    def finish(self, summary: Mapping[str, Any], *, failure: str | None = None) -> None:
+        """Writes the metrics and ends the run, as `failed` if a reason is given.
+
+        Raises:
+            RunFolderError: If a file cannot be written.
+        """
+        write_json(self.path / "summary.json", summary)
+        self._write_status("failed" if failure else "done", failure)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is not None and self._status.get("pid") == os.getpid():
+                state: State = "failed" if isinstance(error, Exception) else "interrupted"
+                # The disk may be what failed; the first error is the one to report.
+                with suppress(RunFolderError):
+                    self._write_status(state, f"{type(error).__name__}: {error}".rstrip(": "))
+        finally:
+            if self._log is not None:
+                self._log.close()
+            self._lock.release()
+
+    def _write_status(self, state: State, reason: str | None) -> None:
+        requests: list[Request] = [] if self._log is None else self._log.requests
+        self._status |= {
+            "state": state,
+            "reason": reason,
+            "ended": None if state == "running" else timestamp(),
+            "num_rows": len(requests),
+            "num_error_rows": sum(request.error is not None for request in requests),
+        }
+        write_json(self.path / "status.json", self._status)
+
+    def _read_status(self) -> dict[str, Any]:
+        return read_json(self.path / "status.json") or {}
+
+    def _describe_holder(self) -> str:
+        with suppress(RunFolderError):
+            status = self._read_status()
+            if status.get("state") == "running":
+                return (
+                    f"the run folder {self.path} is being written by process {status['pid']} on "
+                    f"{status['host']} (started {status['started']}): wait for it to end"
+                )
+        return f"the run folder {self.path} is being written by another process: wait for it to end"
+
+
+def run_path(results_dir: Path, *, model: str, dataset: str, method: str, run_id: str) -> Path:
+    """`results_dir/<model>/<dataset>/<method>/<run-id>`, with names made fit for folders."""
+    return results_dir.joinpath(*map(_folder_name, (model, dataset, method)), run_id)
+
+
+def _folder_name(name: str) -> str:
+    return re.sub(r"[^\w.+=-]+", "-", name.strip().replace("/", "--")).strip(".-") or "unnamed"

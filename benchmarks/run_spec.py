@@ -1,0 +1,167 @@
+"""What a run is told: plain objects and numbers, no configuration library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.datasets.base import Dataset
+from benchmarks.provenance import code_version, run_id
+from benchmarks.run_folder import run_path
+from methods.decoding import Method
+from methods.sampling import SamplingLaw
+from methods.targets.base import TargetModel, TextCodec
+
+GenerateCall = Callable[[Sequence[int], int], Sequence[int]]
+"""Prompt ids and output budget -> the new ids, of the library's own greedy decoding."""
+
+
+def _do_nothing() -> None:
+    """A device that needs no waiting for."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunSpec:
+    """One method on one target model and one dataset, beside its vanilla baseline.
+
+    Attributes:
+        config: Resolved configuration, as plain JSON values; recorded, and part of the run id.
+        dataset: The prompts.
+        target: The target model.
+        codec: Conversations to ids, ids to text.
+        method: What is measured.
+        vanilla: The same loop with no retriever.
+        law: Temperature, top-k and top-p of both.
+        model_name: What results are filed under.
+        max_new_tokens: Output budget per turn, in tokens, at least 1.
+        results_dir: Where the run folder goes.
+        seed: Seed of all random choices.
+        repeats: Passes over the dataset, at least 1.
+        warmup: Untimed prompts per arm before the first pass, at least 0; none is of the dataset.
+        state: `reset` empties the retriever before each prompt; `carry` before each pass only.
+        history: What a later turn sees as the assistant's earlier answers: the arm's `own`, or
+            the dataset's `reference`.
+        on_error: `record` notes a failed prompt and goes on; `stop` raises.
+        profile: Waits for the device at the end of each phase: exact phases, slower runs.
+        synchronize: Waits for the device.
+        generate: Timed beside, on the first prompts, if decoding is greedy; None for not at all.
+        num_generate_prompts: How many prompts that is.
+        device: Where the target model lives, e.g. `cpu` or `cuda:0`.
+        peak_memory: Peak memory of the process so far in bytes, None if unknown.
+        model_hashes: What identifies weights and tokenizer, as plain JSON values; recorded.
+        datastore_hashes: Content hash of each datastore by name; part of the run id.
+        load_seconds: How long loading the target model took; None if unknown.
+        progress: Whether to show progress on stderr.
+    """
+
+    config: Mapping[str, Any]
+    dataset: Dataset
+    target: TargetModel
+    codec: TextCodec
+    method: Method
+    vanilla: Method
+    law: SamplingLaw
+    model_name: str
+    max_new_tokens: int
+    results_dir: Path
+    seed: int = 0
+    repeats: int = 1
+    warmup: int = 1
+    state: Literal["reset", "carry"] = "reset"
+    history: Literal["own", "reference"] = "own"
+    on_error: Literal["record", "stop"] = "record"
+    profile: bool = False
+    synchronize: Callable[[], None] = _do_nothing
+    generate: GenerateCall | None = None
+    num_generate_prompts: int = 0
+    device: str = "cpu"
+    peak_memory: Callable[[], int | None] = lambda: None
+    model_hashes: Mapping[str, Any] = field(default_factory=dict)
+    datastore_hashes: Mapping[str, str] = field(default_factory=dict)
+    load_seconds: float | None = None
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("max_new_tokens", 1), ("repeats", 1), ("warmup", 0), ("num_generate_prompts", 0),
+        ):  # fmt: skip
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be ≥ {least}, got {getattr(self, name)}")
+        for name, words in (
+            ("state", ("reset", "carry")),
+            ("history", ("own", "reference")),
+            ("on_error", ("record", "stop")),
+        ):
+            if getattr(self, name) not in words:
+                raise ValueError(
+                    f"{name} must be {' or '.join(words)}, got {getattr(self, name)!r}"
+                )
+        if self.vanilla.retriever is not None:
+            raise ValueError("vanilla must have no retriever: it is the same loop without drafts")
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether the verifier promises the target's own output, at this temperature."""
+        verifier = self.method.verifier
+        return verifier.is_lossless_greedy if self.law.is_greedy else verifier.is_lossless_sampling
+
+    @property
+    def has_exact_phases(self) -> bool:
+        """Whether the time of each phase is its own, not that of work still queued."""
+        return self.profile or self.device == "cpu"
+
+    @property
+    def run_id(self) -> str:
+        """Equal for runs that must give the same results."""
+        settings = {
+            "model": self.model_name,
+            "method": self.method.name,
+            "law": vars(self.law),
+            "max_new_tokens": self.max_new_tokens,
+            "seed": self.seed,
+            "repeats": self.repeats,
+            "warmup": self.warmup,
+            "state": self.state,
+            "history": self.history,
+            "profile": self.profile,
+            "num_generate_prompts": self.num_generate_prompts if self.generate else 0,
+        }
+        return run_id(
+            self.config,
+            settings=settings,
+            dataset_hash=self.dataset.content_hash,
+            datastore_hashes=self.datastore_hashes,
+            code=code_version(),
+        )
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return run_path(
+            self.results_dir,
+            model=self.model_name,
+            dataset=self.dataset.name,
+            method=self.method.name,
+            run_id=self.run_id,
+        )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What metrics and readers must know about the run as a whole."""
+        return {
+            "run_id": self.run_id,
+            "model": self.model_name,
+            "dataset": self.dataset.name,
+            "split": self.dataset.split,
+            "method": self.method.name,
+            "num_prompts": len(self.dataset.prompts),
+            "num_skipped_rows": self.dataset.num_skipped,
+            "repeats": self.repeats,
+            "is_greedy": self.law.is_greedy,
+            "is_lossless": self.is_lossless,
+            "has_exact_phases": self.has_exact_phases,
+            "state": self.state,
+            "history": self.history,
+        }

@@ -1,0 +1,238 @@
+"""The runner: every prompt through vanilla and method in turn, each answer timed and recorded.
+
+One process, one target object, batch 1. The arms take turns in a rotated order, so that a drift of
+the machine's speed falls on both. Time covers prefill, retrieval, tree building, forward,
+verification and cache work; tokenisation lies outside. What failed is recorded as failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.clock import present_objects_frozen
+from benchmarks.datasets.base import Prompt
+from benchmarks.files import RunFolderError, read_json
+from benchmarks.metrics import summarize
+from benchmarks.progress import RunProgress, open_progress
+from benchmarks.provenance import code_version, describe_environment, is_same_machine
+from benchmarks.records import SCHEMA_VERSION, Arm, Request, RequestError, RequestKey, Turn
+from benchmarks.responder import Responder
+from benchmarks.row_log import read_requests
+from benchmarks.run_folder import RunFolder
+from benchmarks.run_spec import RunSpec
+
+WARMUP_PROMPTS = tuple(
+    Prompt(prompt_id=f"warmup-{number}", category="warmup", turns=(text,))
+    for number, text in enumerate(
+        (
+            "Describe how a lighthouse keeper spends a stormy night, hour by hour.",
+            "Why does bread rise? Explain it first to a child, then to a chemist.",
+            "List ten things to pack for a week in the mountains, and say why for each.",
+        )
+    )
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """How a run ended.
+
+    Attributes:
+        path: The run folder.
+        summary: What `summary.json` holds.
+        failure: Why the run as a whole failed; None if it did not.
+        was_finished: It had finished before, and nothing was measured.
+    """
+
+    path: Path
+    summary: Mapping[str, Any]
+    failure: str | None = None
+    was_finished: bool = False
+
+
+def run(spec: RunSpec) -> RunResult:
+    """Measures, or continues, or finds that all has been measured.
+
+    Raises:
+        RunFolderBusy: If another process is at this very run.
+        RunFolderError: If the run folder cannot be written, or holds damaged files.
+    """
+    with RunFolder(spec.path) as folder:
+        if folder.is_done:
+            summary = read_json(folder.path / "summary.json") or summarize_folder(folder.path)
+            return RunResult(path=folder.path, summary=summary, was_finished=True)
+        session = _Session(spec, folder)
+        folder.start(
+            config=spec.config,
+            facts=_facts(spec),
+            environment=describe_environment(spec.device, spec.load_seconds),
+            num_expected=session.num_expected,
+        )
+        session.measure()
+        summary = summarize_folder(folder.path)
+        failure = _failure(summary)
+        folder.finish(summary, failure=failure)
+        return RunResult(path=folder.path, summary=summary, failure=failure)
+
+
+def summarize_folder(path: Path) -> dict[str, Any]:
+    """What `summary.json` holds: the facts of the run and metrics computed from its rows alone.
+
+    Raises:
+        RunFolderError: If a file is missing or damaged.
+    """
+    known = read_json(path / "env.json")
+    if known is None:
+        raise RunFolderError(f"{path} is no run folder: it has no env.json")
+    run_facts, sessions = known["run"], known["sessions"]
+    metrics = summarize(
+        read_requests(path / "requests.jsonl"),
+        is_greedy=run_facts["is_greedy"],
+        is_lossless=run_facts["is_lossless"],
+    )
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": run_facts,
+        "is_one_machine": all(is_same_machine(sessions[0], other) for other in sessions),
+        **metrics,
+    }
+
+
+def _facts(spec: RunSpec) -> dict[str, Any]:
+    """The part of `env.json` that belongs to the run and not to a session."""
+    hashes = {
+        "dataset": spec.dataset.content_hash,
+        "datastores": dict(spec.datastore_hashes),
+        "model": dict(spec.model_hashes),
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": spec.facts,
+        "code_version": code_version(),
+        "hashes": hashes,
+    }
+
+
+def _failure(summary: Mapping[str, Any]) -> str | None:
+    """Why the run as a whole failed: nothing could be measured."""
+    failures = summary["failures"]
+    if summary["num_measured"] or not failures:
+        return None
+    return f"all prompts failed, the first one with {failures[0]['type']}: {failures[0]['message']}"
+
+
+def arm_order(arms: Sequence[Arm], turn: int) -> tuple[Arm, ...]:
+    """The arms, rotated by one for each turn."""
+    shift = turn % len(arms)
+    return (*arms[shift:], *arms[:shift])
+
+
+class _Session:
+    """One process's work on a run."""
+
+    def __init__(self, spec: RunSpec, folder: RunFolder) -> None:
+        self.spec, self.folder = spec, folder
+        self.responder = Responder(spec)
+
+    @property
+    def num_expected(self) -> int:
+        """Rows of a complete run."""
+        prompts = range(len(self.spec.dataset.prompts))
+        return self.spec.repeats * sum(len(self.arms(index)) for index in prompts)
+
+    def arms(self, index: int) -> tuple[Arm, ...]:
+        """Who answers the prompt with this index."""
+        spec = self.spec
+        has_generate = spec.generate and spec.law.is_greedy and index < spec.num_generate_prompts
+        return ("vanilla", "method", "generate") if has_generate else ("vanilla", "method")
+
+    def measure(self) -> None:
+        """Warms up, then measures every row that is not there yet."""
+        spec = self.spec
+        label = f"{spec.method.name} on {spec.dataset.name}"
+        num_total = spec.repeats * len(spec.dataset.prompts)
+        if len(self.folder.log.requests) == self.num_expected:
+            return
+        with (
+            present_objects_frozen(),
+            open_progress(num_total, label=label, is_shown=spec.progress) as progress,
+        ):
+            self._warm_up()
+            for repeat in range(spec.repeats):
+                self._measure_pass(repeat, progress)
+
+    def _warm_up(self) -> None:
+        """Untimed answers; every pass begins with a reset of what the retriever learnt here."""
+        for number in range(self.spec.warmup):
+            for arm in self.arms(0):
+                self._attempt(WARMUP_PROMPTS[number % len(WARMUP_PROMPTS)], arm, number)
+
+    def _measure_pass(self, repeat: int, progress: RunProgress) -> None:
+        """One pass over the dataset; what an earlier session recorded is not measured again."""
+        self._reset_retriever()
+        rows = {request.key: request for request in self.folder.log.requests}
+        is_complete = all(key in rows for i in self._indices for key in self._keys(i, repeat))
+        for index in self._indices:
+            keys = self._keys(index, repeat)
+            if self.spec.state == "reset":
+                self._reset_retriever()
+            for order, key in enumerate(keys):
+                if key not in rows:
+                    rows[key] = self._measure(index, key, order)
+                elif not is_complete:
+                    self._relive(index, key)
+            is_earlier = all(rows[key].session < self.folder.session for key in keys)
+            progress.add([rows[key] for key in keys], is_earlier=is_earlier)
+
+    @property
+    def _indices(self) -> range:
+        return range(len(self.spec.dataset.prompts))
+
+    def _keys(self, index: int, repeat: int) -> list[RequestKey]:
+        """The rows of a prompt and repeat, in the order in which they are measured."""
+        prompt_id = self.spec.dataset.prompts[index].prompt_id
+        return [(prompt_id, repeat, arm) for arm in arm_order(self.arms(index), index + repeat)]
+
+    def _measure(self, index: int, key: RequestKey, order: int) -> Request:
+        request = self._attempt(self.spec.dataset.prompts[index], key[2], key[1], order)
+        self.folder.log.append(request)
+        return request
+
+    def _relive(self, index: int, key: RequestKey) -> None:
+        """Decodes a recorded prompt again, for what the retriever remembers of it.
+
+        A run that was interrupted lost the state that its retriever carried from prompt to prompt.
+        """
+        retriever = self.spec.method.retriever
+        remembers = retriever is not None and retriever.is_cross_request
+        if key[2] == "method" and self.spec.state == "carry" and remembers:
+            self._attempt(self.spec.dataset.prompts[index], "method", key[1])
+
+    def _reset_retriever(self) -> None:
+        if self.spec.method.retriever is not None:
+            self.spec.method.retriever.reset()
+
+    def _attempt(self, prompt: Prompt, arm: Arm, repeat: int, order: int = 0) -> Request:
+        """A prompt's answers, or the error that prevented them."""
+        turns: tuple[Turn, ...] = ()
+        failure = None
+        try:
+            turns = self.responder.respond(prompt, arm, repeat)
+        except Exception as error:
+            if self.spec.on_error == "stop":
+                raise
+            failure = RequestError(type=type(error).__name__, message=str(error))
+        return Request(
+            prompt_id=prompt.prompt_id,
+            category=prompt.category,
+            arm=arm,
+            repeat=repeat,
+            order=order,
+            session=self.folder.session,
+            peak_memory_bytes=self.spec.peak_memory(),
+            turns=turns,
+            error=failure,
+        )

@@ -1,0 +1,183 @@
+"""The results of a run as tables for people; all of them, with definitions, are in summary.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.datasets.reader import shorten
+from benchmarks.metrics import STEP_PHASES
+from benchmarks.statistics import verdict
+
+WIDTH = 100
+"""Columns where stdout is no terminal."""
+
+MAX_FAILURES = 3
+"""How many failed prompts are printed."""
+
+Summary = Mapping[str, Any]
+
+
+def print_results(summary: Summary, console: Console | None = None) -> None:
+    """Prints the tables to stdout, in plain text where that is no terminal."""
+    if console is None:
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=WIDTH, no_color=True)
+    console.print(render(summary))
+
+
+def render(summary: Summary) -> Group:
+    """All tables and notes of one run."""
+    run = summary["run"]
+    parts: list[RenderableType] = [
+        Text(f"{run['method']} on {run['dataset']}, {run['model']}", style="bold")
+    ]
+    if summary["num_measured"]:
+        parts += [_arms(summary), "", _verdict(summary)]
+        if len(summary["categories"]) > 1:
+            parts += ["", _categories(summary)]
+        if run["has_exact_phases"]:
+            parts += ["", _phases(summary)]
+    notes = _notes(summary)
+    return Group(*parts, *([""] if notes else []), *map(Text, notes))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        header_style="bold",
+        pad_edge=False,
+        show_edge=False,
+    )
+    for place, column in enumerate(columns):  # Only names may be broken into lines.
+        table.add_column(column, justify="right" if place else "left", no_wrap=place > 0)
+    return table
+
+
+def _arms(summary: Summary) -> Table:
+    """Vanilla, the method and the library's generate, one line each."""
+    metrics, speedup = summary["metrics"], summary["primary_speedup"]
+    is_strict = metrics["strict_tau"]["value"] == metrics["tau"]["value"]
+    columns = [
+        ("tok/s", "tokens_per_second", ".1f"),
+        ("tau", "tau", ".2f"),
+        *([] if is_strict else [("strict", "strict_tau", ".2f")]),
+        ("coverage", "draft_coverage", ".0%"),
+        ("node acc.", "node_acceptance_rate", ".0%"),
+        ("speedup [95 %]", speedup, "x"),
+        ("decode", speedup.replace("speedup", "decode_speedup"), "x-"),
+    ]
+    table = _table("", *(head for head, _, _ in columns), "same ids", "failed")
+    vanilla = {
+        "tok/s": _show(metrics["vanilla_tokens_per_second"], ".1f"),
+        "tau": _show(metrics["vanilla_tau"], ".2f"),
+    }
+    table.add_row("vanilla", *(vanilla.get(head, "") for head, _, _ in columns), "", "")
+    table.add_row(
+        summary["run"]["method"],
+        *(_show(metrics[name], form) for _, name, form in columns),
+        _show_count(metrics.get("identical_outputs")),
+        str(summary["num_failed"]),
+    )
+    if "generate_tokens_per_second" in metrics:
+        rate = _show(metrics["generate_tokens_per_second"], ".1f")
+        same = _show_count(metrics["identical_to_generate"])
+        table.add_row("generate", rate, *[""] * (len(columns) - 1), same, "")
+    return table
+
+
+def _categories(summary: Summary) -> Table:
+    speedup = summary["primary_speedup"]
+    table = _table("category", "prompts", "tok/s", "tau", "coverage", "speedup [95 %]", "")
+    for category, metrics in summary["categories"].items():
+        interval = metrics[speedup]["interval"]
+        table.add_row(
+            category,
+            str(metrics["tau"]["num_prompts"]),
+            _show(metrics["tokens_per_second"], ".1f"),
+            _show(metrics["tau"], ".2f"),
+            _show(metrics["draft_coverage"], ".0%"),
+            _show(metrics[speedup], "x"),
+            verdict(interval),
+        )
+    return table
+
+
+def _verdict(summary: Summary) -> Text:
+    """The headline in words, and what else must be known to read it."""
+    metrics, num_prompts = summary["metrics"], summary["num_measured"]
+    word = verdict(metrics[summary["primary_speedup"]]["interval"])
+    lines = [f"{summary['run']['method']} against vanilla: {word} ({num_prompts} prompts)"]
+    if not summary["has_equal_lengths"]:
+        lines.append(
+            f"lengths differ ({_show(metrics['output_tokens'], '.0f')} tokens, vanilla "
+            f"{_show(metrics['vanilla_output_tokens'], '.0f')}): speedup in tokens/s "
+            f"{_show(metrics['speedup_rate'], 'x')}, in time {_show(metrics['speedup'], 'x')}"
+        )
+    if "vanilla_over_generate" in metrics:
+        beside = metrics["vanilla_over_generate"]
+        lines.append(
+            f"vanilla has {_show(beside, 'x')} the tokens/s of the library's generate "
+            f"({beside['num_prompts']} prompts)"
+        )
+    return Text("\n".join(lines))
+
+
+def _phases(summary: Summary) -> Table:
+    """Where the time of the method's steps goes."""
+    metrics = summary["metrics"]
+    table = _table("step time", *STEP_PHASES, "outside forward")
+    names = [*(f"phase_share.{phase}" for phase in STEP_PHASES), "overhead"]
+    table.add_row("", *(_show(metrics[name], ".1%") for name in names))
+    return table
+
+
+def _notes(summary: Summary) -> list[str]:
+    """What a reader must not miss."""
+    notes = []
+    run = summary["run"]
+    if "peak_memory" in summary["metrics"]:
+        notes.append(f"peak memory {summary['metrics']['peak_memory']['value'] / 1e9:.2f} GB")
+    failures = {failure["prompt_id"]: failure for failure in summary["failures"][::-1]}
+    for prompt_id, failure in list(failures.items())[: -MAX_FAILURES - 1 : -1]:
+        reason = f"{failure['type']}: {failure['message']}".splitlines()[0]
+        notes.append(f"prompt {prompt_id} failed ({failure['arm']}): {shorten(reason, 200)}")
+    if len(failures) > MAX_FAILURES:
+        notes.append(f"... and {len(failures) - MAX_FAILURES} more prompts, see summary.json")
+    if run["is_lossless"] and summary["differences"]:
+        first = summary["differences"][0]
+        notes.append(
+            f"output ids differ from vanilla's, first on prompt {first['prompt_id']}, "
+            f"turn {first['turn'] + 1}, output token {first['position'] + 1}"
+        )
+    if summary["unstable_prompts"]:
+        names = ", ".join(summary["unstable_prompts"][:MAX_FAILURES])
+        notes.append(f"repeats gave different ids on {names}")
+    if not summary["is_one_machine"]:
+        notes.append("continued on another machine or with other versions, see env.json")
+    if run["num_skipped_rows"]:
+        notes.append(f"{run['num_skipped_rows']} damaged dataset rows were left out")
+    return notes
+
+
+def _show(metric: Mapping[str, Any], form: str) -> str:
+    """A value in a format; `x` is a ratio with its interval, `x-` a ratio alone."""
+    value, interval = metric["value"], metric["interval"]
+    if value is None:
+        return "-"
+    if not form.startswith("x"):
+        return format(value, form)
+    if form == "x-" or interval is None:
+        return f"{value:.2f}x"
+    return f"{value:.2f}x [{interval[0]:.2f}, {interval[1]:.2f}]"
+
+
+def _show_count(metric: Mapping[str, Any] | None) -> str:
+    return "" if metric is None else f"{metric['value']}/{metric['num_prompts']}"

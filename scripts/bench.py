@@ -1,0 +1,128 @@
+"""Speed of the decode loop on this machine, per variant of the embedded model's linear layers.
+
+python scripts/bench.py
+python scripts/bench.py --variants prepacked int8 --rounds 7
+
+Prints, for each variant: tokens/s of vanilla and prompt lookup through this project's loop and
+through transformers' `generate` (same ids wanted, medians of interleaved rounds), the share of a
+step per phase, the time of a k-row forward relative to a 1-row forward, and peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import speed
+from benchmarks.datasets import DATASETS, limit_prompts
+from methods.build import build_model
+from methods.targets.huggingface import HuggingFaceTarget
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "stock": {"prepack": False},
+    "prepacked": {"prepack": True},
+    "int8": {"quantization": "int8"},
+}
+NUM_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+CURVE_CONTEXT = 256
+MIB = 2**20
+CONSOLE = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures and prints."""
+    options = parse(arguments)
+    torch.set_num_threads(options.threads)
+    CONSOLE.print(
+        f"SmolLM2-135M-Instruct on CPU, {options.threads} threads, {options.prompts} quickstart "
+        f"prompts x {options.tokens} tokens, {options.rounds} interleaved rounds"
+    )
+    for variant in options.variants:
+        bench_variant(variant, options)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
+    parser.add_argument("--prompts", type=int, default=6, help="quickstart prompts")
+    parser.add_argument("--tokens", type=int, default=64, help="output budget per prompt")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads")
+    return parser.parse_args(arguments)
+
+
+def bench_variant(variant: str, options: argparse.Namespace) -> None:
+    """All measurements of one variant, in one process on one model object."""
+    fields = {"kind": "huggingface", "name_or_path": "embedded", "dtype": "float32"}
+    model = build_model({**fields, "device": "cpu", **VARIANTS[variant]})
+    target = model.target
+    assert isinstance(target, HuggingFaceTarget)
+    dataset = DATASETS.create("quickstart").load("test")
+    chosen = limit_prompts(dataset, options.prompts, None).prompts
+    prompts = [model.codec.encode([("user", prompt.turns[0])]) for prompt in chosen]
+    CONSOLE.rule(f"{variant} linear layers")
+    arms = speed.generate_arms(target, options.tokens)
+    print_comparison(speed.compare(arms, prompts, options.rounds))
+    print_phases(speed.phase_shares(target, prompts, options.tokens))
+    context = (prompts[0] * CURVE_CONTEXT)[:CURVE_CONTEXT]
+    print_curve(speed.row_curve(target, context, NUM_ROWS, 2 * options.rounds))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (MIB / 1024)
+    CONSOLE.print(f"peak memory of the process so far: {peak:.0f} MiB")
+
+
+def print_comparison(result: speed.Comparison) -> None:
+    """The loop against the library, with and without drafts."""
+    table = Table(title="tokens/s and ratios (median over rounds, least to largest in brackets)")
+    for column in ("arm", "tok/s", "against", "ratio", "other ids"):
+        table.add_column(column, justify="left" if column in ("arm", "against") else "right")
+    for arm, over in (
+        ("generate", None),
+        ("vanilla", "generate"),
+        ("generate+pld", "generate"),
+        ("pld", "generate+pld"),
+        ("pld", "vanilla"),
+    ):
+        ratio = "-"
+        if over is not None:
+            median, low, high = result.speedup(arm, over)
+            ratio = f"{median:.2f}x ({low:.2f} to {high:.2f})"
+        table.add_row(
+            arm,
+            f"{result.tokens_per_second(arm):.1f}",
+            over or "-",
+            ratio,
+            f"{result.num_different[arm]} prompts",
+        )
+    CONSOLE.print(table)
+
+
+def print_phases(shares: dict[str, float]) -> None:
+    """Where the time of a step goes; `outside` is all but the target's forward."""
+    parts = "  ".join(f"{phase} {100 * share:.2f} %" for phase, share in shares.items())
+    outside = 100 * (1 - shares["forward"])
+    CONSOLE.print(f"time of a prompt lookup step: {parts}  | outside the forward {outside:.2f} %")
+
+
+def print_curve(milliseconds: dict[int, float]) -> None:
+    """t(k) and t(k)/t(1)."""
+    table = Table(title=f"tree forward of k rows behind {CURVE_CONTEXT} tokens")
+    table.add_column("k")
+    for k in milliseconds:
+        table.add_column(str(k), justify="right")
+    table.add_row("ms", *(f"{value:.1f}" for value in milliseconds.values()))
+    table.add_row(
+        "t(k)/t(1)", *(f"{value / milliseconds[1]:.2f}" for value in milliseconds.values())
+    )
+    CONSOLE.print(table)
+
+
+if __name__ == "__main__":
+    main()

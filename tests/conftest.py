@@ -1,0 +1,26 @@
+"""Shapes and types of everything in primitives and methods are checked in every test."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import hypothesis
+import jaxtyping
+import pytest
+import torch
+
+TESTS = Path(__file__).resolve().parent
+for folder, package in ((TESTS, "support"), (TESTS.parent, "primitives")):
+    if importlib.util.find_spec(package) is None:
+        sys.path.insert(0, str(folder))
+
+pytest.register_assert_rewrite("support", "contract")
+jaxtyping.install_import_hook(["primitives", "methods"], "beartype.beartype")
+
+# The toy's tensors are tiny: a thread pool costs more than it gives, and workers share the cores.
+torch.set_num_threads(1)
+
+hypothesis.settings.register_profile(
+    "fixed", deadline=None, derandomize=True, database=None, max_examples=60
+)
+hypothesis.settings.load_profile("fixed")

@@ -1,0 +1,74 @@
+"""Which components and checks there are, and how to make a component with its toy resources."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.expected_failures import EXPECTED_FAILURES
+from primitives.interfaces import Component, Retriever
+from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, Registry
+
+REGISTRIES: tuple[Registry[Any], ...] = (RETRIEVERS, TREE_BUILDERS, VERIFIERS)
+Check = Callable[[Any], None]
+
+
+def make(cls: type[Any], **fields: Any) -> Any:
+    """A component with its defaults, the given fields, and a toy resource where it needs one."""
+    return cls(**fields)
+
+
+def searched_texts(retriever: Retriever) -> list[np.ndarray]:
+    """What an exact retriever searches besides the context itself: its toy resource."""
+    return []
+
+
+def only_if(tag: Callable[[Any], bool]) -> Callable[[Check], Check]:
+    """Restricts a check to the components (or methods) for which `tag` is true."""
+
+    def mark(check: Check) -> Check:
+        check.applies = tag  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
+def checks_of(*modules: ModuleType) -> list[Check]:
+    """The `check_*` functions that modules define, in the order of definition."""
+    return [
+        value
+        for module in modules
+        for name, value in vars(module).items()
+        if name.startswith("check_") and value.__module__ == module.__name__
+    ]
+
+
+def class_params(registry: Registry[Any], checks: Iterable[Check]) -> list[Any]:
+    """Parameters (check, class), one for each registered class and check that its tags ask for."""
+    classes = [(name, registry.get(name)) for name in registry.names()]
+    return [param(check, name, cls) for name, cls in classes for check in applying(checks, cls)]
+
+
+def applying(checks: Iterable[Check], subject: Any) -> list[Check]:
+    return [check for check in checks if getattr(check, "applies", lambda _: True)(subject)]
+
+
+def param(check: Check, name: str, subject: Any) -> Any:
+    """One parameter, with the marks that expected failures and missing dependencies call for."""
+    marks = []
+    if reason := EXPECTED_FAILURES.get(name, {}).get(check.__name__):
+        marks.append(pytest.mark.xfail(reason=reason, strict=True))
+    requires = subject.requires if isinstance(subject, type) else ()
+    if missing := [module for module in requires if importlib.util.find_spec(module) is None]:
+        marks.append(pytest.mark.skip(reason=f"{name} needs {', '.join(missing)}"))
+    return pytest.param(check, subject, id=f"{name}-{check.__name__}", marks=marks)
+
+
+def kind_of(cls: type[Component]) -> str:
+    """`retriever`, `tree_builder` or `verifier`."""
+    return next(registry.kind for registry in REGISTRIES if issubclass(cls, registry.base))

@@ -1,0 +1,16 @@
+"""Exceptions to the contract, as data. Each entry carries its reason; a stale one fails a test.
+
+* `EXPECTED_FAILURES`: name -> {check: reason}; the check must fail (strict xfail).
+* `INERT_FIELDS`: name -> {field: reason}; moving the field changes no answer of the probes.
+* `FIELD_VALUES`: name -> {field: values}; what to probe with where the type does not suggest any.
+* `ACCEPTED_VALUES`: name -> {field: reason}; takes the value that is bad for most fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
+INERT_FIELDS: dict[str, dict[str, str]] = {}
+FIELD_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {}
+ACCEPTED_VALUES: dict[str, dict[str, str]] = {}

@@ -1,0 +1,1 @@
+"""Tools that tests share: exact enumeration, injected faults, recorded scenes. No tests in here."""

@@ -1,0 +1,84 @@
+"""Bootstrap over prompts: paired, clustered, the same every time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.statistics import (
+    bootstrap,
+    exp_ratio,
+    point,
+    ratio,
+    ratio_of_ratios,
+    verdict,
+)
+
+
+def columns(*values):
+    return np.array(values, dtype=np.float64).T
+
+
+def test_statistics_are_functions_of_sums():
+    assert point(columns([1, 2], [2, 4]), ratio) == 0.5
+    assert point(columns([6, 2], [2, 2], [1, 1], [3, 5]), ratio_of_ratios) == (8 / 4) / (2 / 8)
+    log = np.log([2.0, 8.0])
+    assert point(columns(log, [1, 1]), exp_ratio) == pytest.approx(4.0)
+
+
+def test_what_is_not_defined_is_none():
+    assert point(columns([1, 2], [0, 0]), ratio) is None
+    assert bootstrap(columns([1, 2], [0, 0]), ratio) is None
+    assert point(columns([0, 0], [0, 0]), ratio) is None
+
+
+def test_one_prompt_has_no_interval():
+    assert bootstrap(columns([3.0], [2.0]), ratio) is None
+    assert bootstrap(np.zeros((0, 2)), ratio) is None
+
+
+def test_the_same_data_give_the_same_interval():
+    data = np.random.default_rng(0).uniform(1, 2, (20, 2))
+    assert bootstrap(data, ratio) == bootstrap(data, ratio)
+    assert bootstrap(data, ratio) != bootstrap(data, ratio, seed=1)
+
+
+def test_pairing_removes_what_prompts_have_in_common():
+    lengths = np.array([1.0, 10.0, 100.0, 1000.0, 5.0])
+    low, high = bootstrap(columns(2 * lengths, lengths), ratio)
+    assert (low, high) == (2.0, 2.0)
+
+
+def test_two_prompts_by_hand():
+    # Four equally likely draws of two prompts: ratios 1, 2, 2, 3 (equal denominators).
+    low, high = bootstrap(columns([1, 3], [1, 1]), ratio)
+    assert (low, high) == (1.0, 3.0)
+    low, high = bootstrap(columns([1, 3], [1, 1]), ratio, level=0.4)
+    assert (low, high) == (2.0, 2.0)
+
+
+def test_the_interval_of_a_mean_is_the_normal_one():
+    data = np.random.default_rng(1).normal(10.0, 2.0, 400)
+    low, high = bootstrap(columns(data, np.ones(400)), ratio)
+    half = 1.96 * data.std() / np.sqrt(400)
+    assert low == pytest.approx(data.mean() - half, abs=0.1 * half)
+    assert high == pytest.approx(data.mean() + half, abs=0.1 * half)
+
+
+def test_an_interval_covers_the_truth_about_as_often_as_it_says():
+    generator = np.random.default_rng(2)
+    covered = 0
+    for _ in range(200):
+        times = generator.lognormal(0.0, 0.5, (40, 1)) * generator.uniform(0.8, 1.2, (40, 2))
+        low, high = bootstrap(times, ratio, num_resamples=500)
+        covered += low <= 1.0 <= high
+    assert 0.88 <= covered / 200 <= 0.99
+
+
+def test_verdicts():
+    assert verdict((1.01, 1.2)) == "faster"
+    assert verdict((0.7, 0.99)) == "slower"
+    assert verdict((0.9, 1.1)) == "no difference"
+    assert verdict((1.0, 1.1)) == "no difference"
+    assert verdict((0.2, 0.3), null=0.1) == "faster"
+    assert verdict(None) == "too few prompts"

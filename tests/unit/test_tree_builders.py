@@ -1,0 +1,99 @@
+"""Chain and trie as pictures."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from primitives.registry import TREE_BUILDERS
+from primitives.types import Candidate, DraftTree
+from support.scenes import as_lists
+
+P = 1  # Pending.
+BEST = Candidate(token_ids=(P, 2, 3, 4), score=3.0, match_len=3, source="near")
+SECOND = Candidate(token_ids=(P, 2, 5), score=2.0, match_len=2, source="far")
+THIRD = Candidate(token_ids=(P, 6), score=1.0, match_len=1, source="far")
+ALTERNATIVE = Candidate(token_ids=(9, 2), score=2.5, match_len=4, source="soft")
+
+
+def build(name: str, candidates: list[Candidate], budget: int) -> DraftTree:
+    return TREE_BUILDERS.create(name).build(P, candidates, budget)
+
+
+def test_chain_is_the_best_candidate_cut_to_the_budget() -> None:
+    assert str(build("chain", [THIRD, BEST, SECOND], 2)) == (
+        "0: token 1\n"
+        "  1: token 2\n"
+        "    2: token 3"
+    )  # fmt: skip
+
+
+def test_chain_passes_over_alternatives_to_pending() -> None:
+    tree = build("chain", [ALTERNATIVE, THIRD], 8)
+    assert tree.token_ids.tolist() == [P, 6]
+    assert (tree.sources, tree.match_lens) == (("", "far"), (0, 1))
+    assert build("chain", [ALTERNATIVE], 8).num_draft_nodes == 0
+
+
+def test_trie_merges_common_prefixes() -> None:
+    tree = build("trie", [THIRD, SECOND, BEST], 8)
+    assert str(tree) == (
+        "0: token 1\n"
+        "  1: token 2\n"
+        "    2: token 3\n"
+        "      3: token 4\n"
+        "    4: token 5\n"
+        "  5: token 6"
+    )
+    assert tree.sources == ("", "near", "near", "near", "far", "far")
+    assert tree.match_lens == (0, 3, 3, 3, 2, 1)
+
+
+def test_trie_spends_its_budget_on_the_best_candidates() -> None:
+    assert str(build("trie", [THIRD, SECOND, BEST], 4)) == (
+        "0: token 1\n"
+        "  1: token 2\n"
+        "    2: token 3\n"
+        "      3: token 4\n"
+        "    4: token 5"
+    )  # fmt: skip
+    assert build("trie", [BEST, SECOND], 2).token_ids.tolist() == [P, 2, 3]
+
+
+def test_trie_puts_alternatives_beside_pending() -> None:
+    tree = build("trie", [ALTERNATIVE, THIRD], 8)
+    assert str(tree) == (
+        "0: token 1\n"
+        "  3: token 6\n"
+        "1: token 9\n"
+        "  2: token 2"
+    )  # fmt: skip
+    assert tree.depths.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["chain", "trie"])
+def test_no_budget_means_no_draft(name: str) -> None:
+    assert build(name, [BEST, SECOND], 0).num_draft_nodes == 0
+
+
+def _sampled(score: float, *token_ids: int) -> Candidate:
+    """Row i of the distributions holds 10 * depth + the parent's token, to be told apart."""
+    rows = [[10.0 * depth + ([0, *token_ids][depth])] * 2 for depth in range(len(token_ids))]
+    return Candidate(token_ids=token_ids, score=score, draft_probs=torch.tensor(rows))
+
+
+def test_chain_keeps_distributions() -> None:
+    tree = build("chain", [_sampled(1.0, P, 2, 3)], 1)
+    assert tree.draft_probs[1].tolist() == [11.0, 11.0]
+
+
+def test_trie_keeps_each_node_beside_its_distribution() -> None:
+    tree = build("trie", [_sampled(2.0, P, 2, 3), _sampled(1.0, P, 4, 3), _sampled(0.0, P, 2, 5)], 8)
+    assert tree.token_ids.tolist() == [P, 2, 3, 4, 3, 5]
+    assert tree.parents.tolist() == [-1, 0, 1, 0, 3, 1]
+    assert [row[0] for row in as_lists(tree.draft_probs)] == [0, 11, 22, 11, 24, 22]
+
+
+def test_trie_refuses_a_mix_of_sampled_and_deterministic_drafts() -> None:
+    with pytest.raises(ValueError, match="with and without draft_probs cannot share a tree"):
+        build("trie", [_sampled(1.0, P, 2), THIRD], 8)
