@@ -70,8 +70,8 @@ def quantize_linears_int8(model: nn.Module) -> int:
 
     Raises:
         RuntimeError: If this processor's int8 product is not exact.
-        ValueError: If the model is not float32 on CPU, or a layer has hooks, which would be lost,
-            or is too wide for int32 sums. Except for the last, the model is then unchanged.
+        ValueError: If the model is not float32 on CPU, or a layer has hooks, which would be lost
+            (the model is then unchanged), or a layer's width is not in `int8_linear.IN_FEATURES`.
     """
     num_replaced = _replace_linears(model, Int8Linear)
     for block in model.modules():

@@ -21,7 +21,9 @@ from jaxtyping import Float, Int8
 from torch import Tensor, nn
 
 INT8_MAX = 127
-INT32_MAX = 2**31 - 1
+# A sum of more products could exceed int32. With one input feature, torch._int_mm (2.13) hands
+# oneDNN a leading dimension that it refuses, and returns uninitialised memory.
+IN_FEATURES = range(2, (2**31 - 1) // INT8_MAX**2 + 1)
 # As a tensor: dividing a Python number by a tensor costs 4 us, two tensors 1 us, at each layer.
 _INT8_MAX = torch.tensor(float(INT8_MAX))
 
@@ -44,7 +46,8 @@ class Int8Linear(nn.Module):
         shared: Set where siblings get the same input; see `SharedRows`.
 
     Raises:
-        ValueError: If a sum over `in_features` products could exceed int32.
+        RuntimeError: If this processor's int8 product is not exact.
+        ValueError: If `in_features` is not in `IN_FEATURES`.
     """
 
     bias: Tensor | None
@@ -54,9 +57,9 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Float[Tensor, "out in"], bias: nn.Parameter | None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        if self.in_features * INT8_MAX**2 > INT32_MAX:
+        if self.in_features not in IN_FEATURES:
             raise ValueError(
-                f"in_features must be ≤ {INT32_MAX // INT8_MAX**2} for int8 sums in int32, got "
+                f"in_features of an int8 layer must be {IN_FEATURES[0]} to {IN_FEATURES[-1]}, got "
                 f"{self.in_features}"
             )
         limit = weight_limit()

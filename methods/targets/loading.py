@@ -152,7 +152,9 @@ class HuggingFaceConfig:
 
     def _from_pretrained(self, source: str, device: torch.device) -> tuple[Any, Any]:
         from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()
         shared = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
         tokenizer = AutoTokenizer.from_pretrained(source, **shared)
         model = AutoModelForCausalLM.from_pretrained(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.datasets.base import Dataset, Prompt
+from benchmarks.records import Request
+from benchmarks.row_log import read_requests
 from benchmarks.run_spec import RunSpec
 from benchmarks.runner import run
 from methods.decoding import Method
@@ -119,6 +122,23 @@ def make_spec(results_dir: Path, **changes: Any) -> RunSpec:
         "progress": False,
     }
     return RunSpec(**(fields | changes))
+
+
+class NoWords(ToyCodec):
+    """Cannot find a token in the second prompt."""
+
+    def encode(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+        return [] if messages[-1][1] == TEXTS[1] else super().encode(messages)
+
+
+def rows_of(path: Path) -> list[Request]:
+    """The rows of a run folder."""
+    return read_requests(path / "requests.jsonl")
+
+
+def status_of(path: Path) -> dict[str, Any]:
+    """What `status.json` says."""
+    return json.loads((path / "status.json").read_text())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ from methods.targets.prepacked_linear import PrepackedLinear
 
 needs_mkl = pytest.mark.skipif(not linear_kernels()["prepacked"], reason="this torch has no MKL")
 
-SHAPES = [(1, 1), (3, 5), (7, 2), (64, 48), (33, 129), (192, 576)]
+SHAPES = [(2, 1), (3, 5), (7, 2), (64, 48), (33, 129), (192, 576)]
 """(in_features, out_features); most are no multiples of a vector or of four."""
 
 BATCHES = [(), (1,), (2,), (17,), (70,), (0,), (1, 5), (2, 3, 4), (1, 0)]
@@ -56,6 +57,10 @@ MODELS: list[Callable[[], Any]] = [
     lambda: tf.GPTNeoXConfig(**TINY),
     lambda: tf.GPT2Config(vocab_size=60, n_embd=24, n_layer=2, n_head=4, n_positions=64),
 ]
+
+
+def _waves(*shape: int) -> Tensor:
+    return torch.arange(math.prod(shape)).sin().reshape(shape)
 
 
 def _linear(in_features: int, out_features: int, *, bias: bool = True) -> nn.Linear:
@@ -143,7 +148,7 @@ def test_int8_sums_are_exact_at_the_limits() -> None:
 
 
 @given(
-    in_features=st.integers(1, 200),
+    in_features=st.integers(2, 200),
     out_features=st.integers(1, 200),
     num_rows=st.integers(1, 64),
     seed=st.integers(0, 2**16),
@@ -173,10 +178,24 @@ def test_int8_rows_are_independent_at_every_count(shape: tuple[int, int]) -> Non
         assert torch.equal(layer(x[:num_rows]), alone[:num_rows]), num_rows
 
 
-def test_int8_columns_of_a_matrix_as_input() -> None:
-    layer = _int8(_linear(12, 5))
-    columns = torch.randn(12, 4)
-    assert torch.equal(layer(columns.t()), layer(columns.t().contiguous()))
+@pytest.mark.parametrize(
+    "x",
+    [
+        _waves(12, 4).t(),
+        _waves(12, 1).t(),
+        _waves(12, 3)[:, :1].t(),
+        _waves(3, 24)[:, ::2],
+        _waves(1, 5, 12)[:, -1],
+        _waves(1, 12).expand(4, 12),
+        _waves(2, 12, 3).permute(0, 2, 1),
+        _waves(12).as_strided((1, 12), (1, 1)),
+    ],
+    ids=lambda x: f"{tuple(x.shape)}-{x.stride()}",
+)
+def test_int8_takes_any_strides(x: Tensor) -> None:
+    for out_features in (1, 5):
+        layer = _int8(_linear(12, out_features))
+        assert torch.equal(layer(x), layer(torch.empty(x.shape).copy_(x)))
 
 
 def test_int8_special_rows() -> None:
@@ -220,8 +239,9 @@ def test_int8_refuses_other_dtypes_and_widths() -> None:
         quantize_rows(torch.ones(1, 4, dtype=torch.bfloat16))
     with pytest.raises(Exception, match="float"):
         layer(torch.ones(1, 4, dtype=torch.float64))
-    with pytest.raises(ValueError, match="in_features must be ≤ 133144 for int8 sums in int32"):
-        Int8Linear(torch.zeros(1, 133145), None)
+    for width in (1, 133145):
+        with pytest.raises(ValueError, match=rf"must be 2 to 133144, got {width}"):
+            Int8Linear(torch.zeros(1, width), None)
 
 
 def test_shared_rows_are_quantized_once_per_tensor() -> None:

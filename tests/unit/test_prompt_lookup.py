@@ -19,7 +19,8 @@ texts = st.lists(st.integers(0, 2), min_size=1, max_size=40)
 
 def propose(text: str | list[int], limit: int = 8, **fields: Any) -> list[Candidate]:
     """Candidates for a text whose last token is pending; letters stand for ids."""
-    ids = np.array([ord(token) if isinstance(token, str) else token for token in text])
+    token_ids = [ord(token) if isinstance(token, str) else token for token in text]
+    ids = np.array(token_ids, dtype=np.int64)
     ids.flags.writeable = False
     context = Context(ids_with_pending=ids, num_prompt_tokens=max(len(ids) - 1, 0), vocab_size=128)
     retriever = PromptLookup(**fields)
@@ -47,8 +48,8 @@ def test_last_copies_the_most_recent_match() -> None:
 def test_all_lists_longer_matches_first_then_more_recent_ones() -> None:
     # n = 2 ("ab") ends at 6 and 2; n = 1 ("b") finds the same two places again.
     assert drafts(TEXT, match="all", num_tokens=4) == ["cYab", "cXab"]
-    # n = 3 ("bab") at 4; n = 2 ("ab") at 7 and 4, the latter seen before; n = 1 adds nothing.
-    assert drafts("xbabyabzbab", match="all", num_tokens=2) == ["ya", "zb"]
+    # n = 3 ("bab") ends at 4; n = 2 ("ab") at 7, and at 4 again; n = 1 ("b") is new at 9 only.
+    assert drafts("xbabyabzbab", match="all", num_tokens=2) == ["ya", "zb", "ab"]
 
 
 def test_candidate_carries_pending_match_length_and_place() -> None:

@@ -88,9 +88,7 @@ def test_duplicate_names_show_both_origins(registry: Registry[Retriever]) -> Non
 def test_wrong_base_is_refused(registry: Registry[Retriever]) -> None:
     @dataclass(kw_only=True)
     class Builder(TreeBuilder):
-        def build(
-            self, pending_id: int, candidates: Sequence[Candidate], budget: int
-        ) -> DraftTree:
+        def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
             return DraftTree.root_only(pending_id)
 
     with pytest.raises(RegistryError, match="'x' must derive from Retriever, Builder does not"):

@@ -66,7 +66,9 @@ def test_tiny_temperature_is_finite_and_greedy() -> None:
 
 def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass() -> None:
     logits = torch.tensor([0.25, 0.5, 0.25], dtype=torch.float64).log()
-    kept = {p: SamplingLaw(temperature=1.0, top_p=p).apply(logits).exp() > 0 for p in (0.4, 0.5, 0.6)}
+    kept = {
+        p: SamplingLaw(temperature=1.0, top_p=p).apply(logits).exp() > 0 for p in (0.4, 0.5, 0.6)
+    }
     assert kept[0.4].tolist() == kept[0.5].tolist() == [False, True, False]
     assert kept[0.6].tolist() == [True, True, False]  # Of two tied tokens the smaller id stays.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.scenes import as_lists
 
 from primitives.registry import TREE_BUILDERS
 from primitives.types import Candidate, DraftTree
-from support.scenes import as_lists
 
 P = 1  # Pending.
 BEST = Candidate(token_ids=(P, 2, 3, 4), score=3.0, match_len=3, source="near")
@@ -38,12 +38,7 @@ def test_chain_passes_over_alternatives_to_pending() -> None:
 def test_trie_merges_common_prefixes() -> None:
     tree = build("trie", [THIRD, SECOND, BEST], 8)
     assert str(tree) == (
-        "0: token 1\n"
-        "  1: token 2\n"
-        "    2: token 3\n"
-        "      3: token 4\n"
-        "    4: token 5\n"
-        "  5: token 6"
+        "0: token 1\n  1: token 2\n    2: token 3\n      3: token 4\n    4: token 5\n  5: token 6"
     )
     assert tree.sources == ("", "near", "near", "near", "far", "far")
     assert tree.match_lens == (0, 3, 3, 3, 2, 1)
@@ -88,7 +83,9 @@ def test_chain_keeps_distributions() -> None:
 
 
 def test_trie_keeps_each_node_beside_its_distribution() -> None:
-    tree = build("trie", [_sampled(2.0, P, 2, 3), _sampled(1.0, P, 4, 3), _sampled(0.0, P, 2, 5)], 8)
+    tree = build(
+        "trie", [_sampled(2.0, P, 2, 3), _sampled(1.0, P, 4, 3), _sampled(0.0, P, 2, 5)], 8
+    )
     assert tree.token_ids.tolist() == [P, 2, 3, 4, 3, 5]
     assert tree.parents.tolist() == [-1, 0, 1, 0, 3, 1]
     assert [row[0] for row in as_lists(tree.draft_probs)] == [0, 11, 22, 11, 24, 22]

@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
+from support.enumeration import EnumeratingRandom, assert_same_law, exact_law
+from support.toy import RefusesToDraw
 
 from primitives.random_source import TorchRandom
 from primitives.registry import VERIFIERS
 from primitives.types import DraftTree
-from support.enumeration import EnumeratingRandom, assert_same_law, exact_law
-from support.toy import RefusesToDraw
 
 #   0: 5
 #     1: 6      2: 7
@@ -45,9 +45,7 @@ def test_greedy_breaks_ties_by_the_smaller_id() -> None:
     assert VERIFIERS.create("greedy").choose(logits[0], RefusesToDraw()) == 6
 
 
-def sampling_law(
-    tree: DraftTree, *probs: list[float]
-) -> dict[tuple[tuple[int, ...], int], float]:
+def sampling_law(tree: DraftTree, *probs: list[float]) -> dict[tuple[tuple[int, ...], int], float]:
     """The law of (path, next id) for given target probabilities per node."""
     logits = torch.tensor(probs, dtype=torch.float64).log()
 
@@ -78,9 +76,7 @@ def test_ratio_test_on_siblings_without_replacement() -> None:
     # Child 0: kept with (1/8) / (1/2) = 1/4; else p - q leaves (0, 1/8, 1/4), so p = (0, 1/3, 2/3).
     # q without token 0 is (0, 1/2, 1/2). Child 1: kept with (1/3) / (1/2) = 2/3; else token 2.
     row = [0.5, 0.25, 0.25]
-    tree = DraftTree.from_nodes(
-        [2, 0, 1], [-1, 0, 0], draft_probs=torch.tensor([row, row, row])
-    )
+    tree = DraftTree.from_nodes([2, 0, 1], [-1, 0, 0], draft_probs=torch.tensor([row, row, row]))
     law = sampling_law(tree, [0.125, 0.375, 0.5], [1, 0, 0], [0, 1, 0])
     assert_same_law(law, {((0, 1), 0): 1 / 4, ((0, 2), 1): 3 / 4 * 2 / 3, ((0,), 2): 1 / 4})
 
