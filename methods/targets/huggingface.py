@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from methods.targets.base import StepOutput, TreeOutput, UnsupportedModel, check_prompt
 from methods.targets.capability import check_architecture, check_tree_forward, max_context
+from methods.targets.exact_attention import EXACT_ATTENTION
 from methods.targets.kv_cache import TreeCache
 from primitives.types import DraftTree
 
@@ -45,7 +46,7 @@ class HuggingFaceTarget:
         self.max_context = max_context(self.config)
         check_architecture(model, self.config)
         self._cache_argument = _cache_argument(model)
-        self._is_eager = self.config._attn_implementation == "eager"
+        self._attention = self.config._attn_implementation
         self._input_device = model.get_input_embeddings().weight.device
         self._head_input: Tensor | None = None
         model.get_output_embeddings().register_forward_pre_hook(self._keep_head_input)
@@ -155,7 +156,7 @@ class HuggingFaceTarget:
         mask = torch.ones((tree.num_nodes, num_committed + tree.num_nodes), dtype=torch.bool)
         mask[:, num_committed:] = torch.from_numpy(tree.ancestor_mask())
         mask = mask.to(self._input_device)[None, None]
-        if not self._is_eager:
+        if self._attention != "eager":
             return mask
         # Eager attention adds its mask to the scores: a boolean one would be silently wrong.
         lowest = torch.finfo(self.model.dtype).min
@@ -170,7 +171,9 @@ class HuggingFaceTarget:
             return self._cache
         self._cache = None  # Freed before the larger one is allocated.
         capacity = -(-num_rows // CAPACITY_STEP) * CAPACITY_STEP
-        return TreeCache(num_layers=self.config.num_hidden_layers, capacity=capacity)
+        # Cached in float64, keys and values are not converted again at every step.
+        dtype = torch.float64 if self._attention == EXACT_ATTENTION else None
+        return TreeCache(num_layers=self.config.num_hidden_layers, capacity=capacity, dtype=dtype)
 
     def _tensor(self, ids: list[int]) -> Tensor:
         return torch.tensor([ids], dtype=torch.long, device=self._input_device)

@@ -22,14 +22,16 @@ class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
 
     Args:
         capacity: Most rows, in tokens.
+        dtype: Of the buffers; None takes that of the first keys.
     """
 
     is_sliding = False
     is_compileable = False
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         self.capacity = capacity
+        self.dtype = dtype
         self.num_rows = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor | None = None) -> None:
@@ -68,7 +70,7 @@ class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
 
     def _buffer(self, states: Tensor) -> Tensor:
         batch, heads, _, head_dim = states.shape
-        return states.new_empty((batch, heads, self.capacity, head_dim))
+        return states.new_empty((batch, heads, self.capacity, head_dim), dtype=self.dtype)
 
     def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
         """Key length and offset of the mask; some releases pass positions instead of a length."""
@@ -97,13 +99,14 @@ class TreeCache(Cache):  # type: ignore[misc]
     Args:
         num_layers: Decoder layers.
         capacity: Most rows, in tokens.
+        dtype: Of the buffers; None takes that of the first keys.
 
     Attributes:
         num_committed: Rows that survive the next `commit`, in tokens.
     """
 
-    def __init__(self, *, num_layers: int, capacity: int) -> None:
-        super().__init__(layers=[TreeCacheLayer(capacity) for _ in range(num_layers)])
+    def __init__(self, *, num_layers: int, capacity: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__(layers=[TreeCacheLayer(capacity, dtype) for _ in range(num_layers)])
         self.capacity = capacity
         self.num_committed = 0
 

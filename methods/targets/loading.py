@@ -13,6 +13,7 @@ import torch
 from methods.targets.base import TargetModel, TextCodec
 from methods.targets.cpu_linear import linear_kernels, prepack_linears, quantize_linears_int8
 from methods.targets.errors import explain_load_error
+from methods.targets.exact_attention import EXACT_ATTENTION
 from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.naming import model_label
 from methods.targets.prompting import encode_chat, load_template
@@ -117,7 +118,7 @@ class HuggingFaceConfig:
             model,
             vocab_size=len(tokenizer),
             eos_ids=eos_ids(model, tokenizer),
-            is_quantized=self.quantization is not None,
+            is_quantized=self.quantization not in (None, "int8"),
         )
         template = load_template(tokenizer, self.chat_template)
         codec = ChatCodec(
@@ -160,7 +161,10 @@ class HuggingFaceConfig:
         model = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=self.dtype if self.dtype == "auto" else getattr(torch, self.dtype),
-            attn_implementation=self.attn_implementation,
+            # Only with attention sums of one order are int8 rows independent of each other.
+            attn_implementation=(
+                EXACT_ATTENTION if self.quantization == "int8" else self.attn_implementation
+            ),
             device_map=self.device_map,
             quantization_config=self._bitsandbytes(),
             **shared,

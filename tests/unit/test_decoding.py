@@ -256,22 +256,32 @@ def test_same_seed_same_sample() -> None:
     assert first == again != other
 
 
+@dataclass
+class Log(Probe):
+    """Notes what the loop reports."""
+
+    phases: list[Phase] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
+
+    def end_phase(self, phase: Phase) -> None:
+        self.phases.append(phase)
+
+    def end_step(self, step: StepRecord) -> None:
+        self.steps.append(step)
+
+
 def test_phases_are_reported_in_order() -> None:
-    @dataclass
-    class Log(Probe):
-        phases: list[Phase] = field(default_factory=list)
-        steps: list[StepRecord] = field(default_factory=list)
-
-        def end_phase(self, phase: Phase) -> None:
-            self.phases.append(phase)
-
-        def end_step(self, step: StepRecord) -> None:
-            self.steps.append(step)
-
+    """Learning from the prompt, in `begin`, is an `observe` of its own before the first step."""
     log = Log()
     generation = generate(make_method(Spy()), PROMPT, target=EOS_FREE, max_new_tokens=3, probe=log)
-    assert log.phases == [PHASES[0], *PHASES[1:] * 2]
+    assert log.phases == ["prefill", "observe", *PHASES[1:] * 2]
     assert tuple(log.steps) == generation.steps
+
+
+def test_vanilla_proposes_nothing() -> None:
+    log = Log()
+    generate(make_method(), PROMPT, target=EOS_FREE, max_new_tokens=2, probe=log)
+    assert log.phases == [phase for phase in PHASES if phase != "propose"]
 
 
 def test_admitted_alternative_takes_the_place_of_pending() -> None:
