@@ -18,6 +18,21 @@ from benchmarks.runner import run
 from benchmarks.table import print_results
 from methods.build import build_law, build_method, build_model, build_vanilla
 from methods.targets.errors import ModelUnavailable
+from primitives.fields import typed_fields
+
+SETTINGS = (
+    "max_new_tokens",
+    "seed",
+    "repeats",
+    "warmup",
+    "state",
+    "history",
+    "on_error",
+    "profile",
+    "num_generate_prompts",
+    "progress",
+)
+"""Keys of the configuration that the runner takes as they are."""
 
 
 def measure(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> tuple[int, str | None]:
@@ -57,6 +72,7 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
     """
     if config["num_threads"] is not None:
         torch.set_num_threads(config["num_threads"])
+    settings = typed_fields(RunSpec, {name: config[name] for name in SETTINGS}, "the configuration")
     law = build_law(config)
     label = "+".join([config["method"]["name"], *swapped])
     config = {**config, "method": {**config["method"], "name": label}}
@@ -73,23 +89,14 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
         vanilla=build_vanilla(law),
         law=law,
         model_name=model.name,
-        max_new_tokens=config["max_new_tokens"],
         results_dir=Path(config["results_dir"]),
-        seed=config["seed"],
-        repeats=config["repeats"],
-        warmup=config["warmup"],
-        state=config["state"],
-        history=config["history"],
-        on_error=config["on_error"],
-        profile=config["profile"],
         synchronize=lambda: synchronize(model.device),
         generate=getattr(model.target, "generate", None),
-        num_generate_prompts=config["num_generate_prompts"],
         device=str(model.device),
         peak_memory=lambda: peak_memory(model.device),
         model_hashes=model.facts,
         load_seconds=time.perf_counter() - start,
-        progress=config["progress"],
+        **settings,
     )
 
 

@@ -27,7 +27,7 @@ DISTRIBUTIONS = {
     "numpy": ("numpy",),
     "faiss": ("faiss-cpu", "faiss-gpu-cu12", "faiss-gpu"),
 }
-IGNORED_CONFIG = ("results_dir", "progress", "wandb", "hydra", "dataset.path")
+IGNORED_CONFIG = ("results_dir", "progress", "on_error", "wandb", "hydra", "dataset.path")
 """Dotted keys that say where things lie or how a run is shown, and cannot change its results."""
 
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.clock import PhaseClock, no_garbage_collection
-from methods.build import build_vanilla
+from methods.build import build_method, build_vanilla
 from methods.decoding import Method, StopRule, decode
 from methods.sampling import SamplingLaw
 from methods.targets.base import TargetModel
 from methods.targets.huggingface import HuggingFaceTarget
 from primitives.random_source import TorchRandom
-from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS
 from primitives.types import DraftTree
 
 GREEDY = SamplingLaw()
@@ -58,16 +57,17 @@ class Comparison:
 
 def prompt_lookup_method() -> Method:
     """Prompt lookup at the settings of transformers."""
-    return Method(
-        name="pld",
-        retriever=RETRIEVERS.create(
-            "prompt_lookup", max_ngram=MAX_NGRAM, num_tokens=NUM_DRAFT_TOKENS
-        ),
-        tree_builder=TREE_BUILDERS.create("chain"),
-        verifier=VERIFIERS.create("greedy"),
-        node_budget=NUM_DRAFT_TOKENS,
-        max_candidates=1,
-    )
+    config = {
+        "method": {"name": "pld", "node_budget": NUM_DRAFT_TOKENS, "max_candidates": 1},
+        "retriever": {
+            "name": "prompt_lookup",
+            "max_ngram": MAX_NGRAM,
+            "num_tokens": NUM_DRAFT_TOKENS,
+        },
+        "tree_builder": {"name": "chain"},
+        "verifier": {"name": "greedy"},
+    }
+    return build_method(config, GREEDY)
 
 
 def generate_arms(target: HuggingFaceTarget, max_new_tokens: int) -> dict[str, Answer]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from primitives.fields import did_you_mean
+
 CONFIG_DIR = Path(__file__).parent
 PRIMITIVE_GROUPS = ("retriever", "tree_builder", "verifier")
+
+
+def groups() -> list[str]:
+    """Names of the groups; `hydra` is not one of ours."""
+    folders = (path.name for path in CONFIG_DIR.iterdir() if any(path.glob("*.yaml")))
+    return sorted(folders)
 
 
 def choices(group: str) -> list[str]:
@@ -23,13 +31,14 @@ def unknown_choice(overrides: Sequence[str]) -> str | None:
     """
     for override in overrides:
         group, is_assignment, value = override.partition("=")
-        if not is_assignment or not (CONFIG_DIR / group).is_dir() or group.startswith((".", "/")):
+        # Anything but plain names (glob(*), choice(...), interpolations) is Hydra's business.
+        is_plain = re.fullmatch(r"[\w.,+-]+", value) is not None
+        if not (is_assignment and is_plain and group in groups()):
             continue
         for name in value.split(","):
             if name in ("null", "") or name in choices(group):
                 continue
-            near = difflib.get_close_matches(name, choices(group), n=2, cutoff=0.5)
-            hint = f", did you mean {' or '.join(map(repr, near))}?" if near else "."
+            hint = did_you_mean(name, choices(group))
             return f"unknown {group} '{name}'{hint} There is: {', '.join(choices(group))}"
     return None
 

@@ -5,15 +5,15 @@ Impossible combinations of primitives are refused here, by the tags that they de
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
 from methods.targets.loading import HuggingFaceConfig, LoadedModel, ToyConfig
+from primitives.fields import typed_fields
 from primitives.interfaces import Retriever, Verifier
-from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, Registry, did_you_mean
+from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, Registry
 
 MODEL_KINDS: dict[str, type[ToyConfig] | type[HuggingFaceConfig]] = {
     "toy": ToyConfig,
@@ -27,16 +27,16 @@ class ConfigError(ValueError):
 
 def build_law(config: Mapping[str, Any]) -> SamplingLaw:
     """The sampling law of a run."""
-    return SamplingLaw(
-        temperature=config["temperature"], top_k=config["top_k"], top_p=config["top_p"]
-    )
+    values = {name: config[name] for name in ("temperature", "top_k", "top_p")}
+    return SamplingLaw(**typed_fields(SamplingLaw, values, "the configuration"))
 
 
 def build_method(config: Mapping[str, Any], law: SamplingLaw) -> Method:
     """The three primitives that a configuration names, and its budgets.
 
     Raises:
-        RegistryError: If a name or field does not exist.
+        RegistryError: If a name does not exist.
+        FieldError: If a field does not exist or has the wrong type.
         ConfigError: If the primitives do not go together.
         ValueError: If a component refuses a value.
     """
@@ -48,12 +48,10 @@ def build_method(config: Mapping[str, Any], law: SamplingLaw) -> Method:
     if retriever is not None:
         _check_proposal(retriever, verifier)
     return Method(
-        name=config["method"]["name"],
+        **typed_fields(Method, config["method"], "method"),
         retriever=retriever,
         tree_builder=_create(TREE_BUILDERS, config["tree_builder"]),
         verifier=verifier,
-        node_budget=config["method"]["node_budget"],
-        max_candidates=config["method"]["max_candidates"],
     )
 
 
@@ -73,7 +71,8 @@ def build_model(config: Mapping[str, Any]) -> LoadedModel:
     """Loads the model that a configuration describes.
 
     Raises:
-        ConfigError: If the kind or a field does not exist, or no model is named.
+        ConfigError: If the kind does not exist, or no model is named.
+        FieldError: If a field does not exist or has the wrong type.
         ModelUnavailable: If it cannot be had as asked.
         UnsupportedModel: If it cannot serve as a target model.
     """
@@ -83,13 +82,9 @@ def build_model(config: Mapping[str, Any]) -> LoadedModel:
         raise ConfigError(
             f"model.kind must be one of {sorted(MODEL_KINDS)}, got {config['kind']!r}"
         )
-    known = [field.name for field in dataclasses.fields(kind)]
-    for key in fields:
-        if key not in known:
-            raise ConfigError(f"model has no field '{key}'{did_you_mean(key, known)}")
     if fields.get("name_or_path", "") is None:
         raise ConfigError("model=hf needs model.name_or_path=HUB_NAME_OR_FOLDER")
-    return kind(**fields).load()
+    return kind(**typed_fields(kind, fields, "model")).load()
 
 
 def _create(registry: Registry[Any], config: Mapping[str, Any]) -> Any:

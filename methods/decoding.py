@@ -197,10 +197,12 @@ class _Loop:
 
     def prefill(self, prompt_ids: Sequence[int]) -> None:
         self.num_prompt_tokens = len(prompt_ids)
-        reserve = self.stop.max_new_tokens + self.method.node_budget
         self.target.reset()
         out = self.target.prefill(
-            prompt_ids, reserve=reserve, prompt_hidden="prompt_hidden" in self.needs
+            prompt_ids,
+            reserve=self.stop.max_new_tokens,
+            draft_rows=self.method.node_budget,
+            prompt_hidden="prompt_hidden" in self.needs,
         )
         self.last_logits = self.law.apply(out.last_logits)
         self.last_hidden = out.last_hidden
@@ -278,10 +280,9 @@ class _Loop:
             ValueError: If the verifier returned something that is no path from depth 0.
         """
         path = verdict.path
-        if not path or list(path) != tree.path_to(path[-1]):
-            raise ValueError(
-                f"verifier {self.method.verifier.name!r} kept {path}, no path of the tree"
-            )
+        if not path or path[-1] >= tree.num_nodes or list(path) != tree.path_to(path[-1]):
+            name = self.method.verifier.name
+            raise ValueError(f"verifier {name!r} kept {path}, no path of the tree")
         path_ids = tree.token_ids[list(path)].tolist()
         num_before = len(self.output_ids) - 1  # The first node's token is counted already.
         kept, self.finish_reason = self.stop.clip([*path_ids, verdict.next_id], num_before)
@@ -309,12 +310,18 @@ class _Loop:
         self.ids[self.num_committed : self.num_committed + len(path)] = committed
         self.num_committed += len(path)
         self._set_pending(verdict.next_id)
+        # What follows an EOS inside the path, or the last token of the budget, is no output.
+        is_pending_output = self.steps[-1].num_output == len(path)
         if self.method.retriever is None:
             return
         hidden = out.hidden[list(path)] if "hidden" in self.needs else None
         self.method.retriever.observe(
             StepOutcome(
-                token_ids=committed, pending_id=self.pending_id, tree=tree, path=path, hidden=hidden
+                token_ids=committed,
+                pending_id=verdict.next_id if is_pending_output else None,
+                tree=tree,
+                path=path,
+                hidden=hidden,
             )
         )
 

@@ -41,12 +41,15 @@ class Retriever(Component):
         proposal: How its draft tokens are chosen.
         is_exact: Every candidate really follows an earlier occurrence of the context's end.
         is_cross_request: It remembers earlier prompts until `reset`.
+        proposes_alternatives: Its candidates may start with another token than pending; the
+            verifier decides which of those are admitted.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     proposal: ClassVar[ProposalKind] = "point_mass"
     is_exact: ClassVar[bool] = False
     is_cross_request: ClassVar[bool] = False
+    proposes_alternatives: ClassVar[bool] = False
 
     def begin(self, context: Context) -> None:
         """Starts a prompt, after its prefill; forgets the previous one."""

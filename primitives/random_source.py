@@ -7,7 +7,7 @@ through every outcome with its weight instead of drawing one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -50,11 +50,13 @@ class TorchRandom:
         """
         # Inverse transform in float64 on one uniform draw: torch.multinomial refuses more than
         # 2**24 categories, works in float32, and consumes a number of draws that depends on v.
-        cumulative = weights.to("cpu", torch.float64).cumsum(0)
-        total = float(cumulative[-1])
-        if not (0.0 < total < float("inf")):
+        weights = weights.to("cpu", torch.float64)
+        cumulative = weights.cumsum(0)
+        total, least = float(cumulative[-1]), float(weights.min())
+        if not (0.0 < total < float("inf") and least >= 0.0):
             raise ValueError(
-                f"weights must be non-negative with a finite positive sum, got {total}"
+                "weights must be non-negative with a finite positive sum, got the sum "
+                f"{total} and the least {least}"
             )
         draw = torch.rand((), generator=self.generator, dtype=torch.float64) * total
         # right=True skips zero-weight entries: their cumulative value equals their predecessor's.

@@ -6,13 +6,13 @@ Adding a component is one Python file and one YAML file: there is no list to edi
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from primitives.fields import did_you_mean, typed_fields
 from primitives.interfaces import Retriever, TreeBuilder, Verifier
 
 Base = TypeVar("Base")
@@ -20,7 +20,7 @@ Class = TypeVar("Class", bound=type[Any])
 
 
 class RegistryError(ValueError):
-    """A name or field that does not exist, or a class that may not be registered."""
+    """A name that does not exist, or a class that may not be registered."""
 
 
 class Registry(Generic[Base]):
@@ -69,7 +69,7 @@ class Registry(Generic[Base]):
         self._discover()
         if name not in self._classes:
             raise RegistryError(
-                f"unknown {self.kind} '{name}'{did_you_mean(name, self._classes)}. "
+                f"unknown {self.kind} '{name}'{did_you_mean(name, self._classes)} "
                 f"There is: {', '.join(self.names())}"
             )
         return self._classes[name]
@@ -78,18 +78,12 @@ class Registry(Generic[Base]):
         """An instance of a name, with the given fields.
 
         Raises:
-            RegistryError: If the name or a field does not exist.
+            RegistryError: If the name does not exist.
+            FieldError: If a field does not exist or has the wrong type.
             ValueError: If the component refuses a value.
         """
         cls = self.get(name)
-        known = [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
-        for field in fields:
-            if field not in known:
-                raise RegistryError(
-                    f"{self.kind} '{name}' has no field '{field}'{did_you_mean(field, known)}. "
-                    f"It has: {', '.join(known) or 'no fields'}"
-                )
-        return cls(**fields)
+        return cls(**typed_fields(cls, fields, f"{self.kind} '{name}'"))
 
     def _discover(self) -> None:
         if self._is_discovered:
@@ -116,12 +110,6 @@ class Registry(Generic[Base]):
                 f"{self.kind} '{name}' is registered twice: "
                 f"{_origin(self._classes[name])} and {_origin(cls)}"
             )
-
-
-def did_you_mean(name: str, known: Any) -> str:
-    """`, did you mean 'x'?` for near matches, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f", did you mean {' or '.join(repr(match) for match in near)}?" if near else ""
 
 
 def _origin(cls: type[Any]) -> str:

@@ -83,6 +83,7 @@ class Candidate:
         recency: Position of the match in its source, larger is later; breaks ties of `score`.
         source: Which retriever, store or rule proposed it.
         draft_probs: Distributions that the tokens were sampled from; None for a point mass.
+            Candidates with them stand in the order in which they were drawn.
     """
 
     token_ids: tuple[int, ...]
@@ -101,7 +102,14 @@ class Candidate:
 
 
 def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Best first; ties of the score break by recency, then by the smaller token ids."""
+    """Best first; ties of the score break by recency, then by the smaller token ids.
+
+    Drafts that were sampled keep the order in which they were drawn: ranking siblings by what was
+    drawn would bias every rule that tests them one after the other.
+    """
+    candidates = list(candidates)
+    if any(candidate.draft_probs is not None for candidate in candidates):
+        return candidates
     return sorted(candidates, key=lambda c: (-c.score, -c.recency, c.token_ids))
 
 
@@ -266,14 +274,14 @@ class StepOutcome:
 
     Attributes:
         token_ids: The newly committed ids.
-        pending_id: The next pending id.
+        pending_id: The next pending id; None if the output ended within the path.
         tree: The tree that was verified.
         path: The committed nodes of it.
         hidden: Inputs of the LM head at the committed nodes, if the retriever needs `hidden`.
     """
 
     token_ids: Int[np.ndarray, "a"]
-    pending_id: int
+    pending_id: int | None
     tree: DraftTree
     path: tuple[int, ...]
     hidden: Float[Tensor, "a d"] | None = None

@@ -72,13 +72,19 @@ class TargetModel(Protocol):
         """Empties the cache."""
 
     def prefill(
-        self, token_ids: Sequence[int], *, reserve: int, prompt_hidden: bool = False
+        self,
+        token_ids: Sequence[int],
+        *,
+        reserve: int,
+        draft_rows: int = 0,
+        prompt_hidden: bool = False,
     ) -> StepOutput:
         """Forwards and commits a prompt into an empty cache.
 
         Args:
             token_ids: At least one id.
-            reserve: Rows that later steps will need beyond the prompt, in tokens.
+            reserve: Positions behind the prompt that the output may reach, in tokens.
+            draft_rows: Rows of a tree beyond those positions; they take memory, not context.
             prompt_hidden: Whether to keep the LM head's input at every position.
 
         Raises:
@@ -111,7 +117,7 @@ def check_prompt(
         raise ValueError(f"token ids must be in [0, {vocab_size}), got {outside}")
     if max_context is not None and len(token_ids) + reserve > max_context:
         raise ContextOverflow(
-            f"prompt ({len(token_ids)} tokens) and output budget with drafts ({reserve} tokens) "
+            f"prompt ({len(token_ids)} tokens) and output budget ({reserve} tokens) "
             f"exceed the {max_context} tokens that the target model can attend to"
         )
 

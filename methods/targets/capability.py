@@ -104,7 +104,7 @@ def tree_forward_error(target: TargetModel) -> float:
     decoys = [token_id for token_id in decoys if token_id != right]
     row = len(decoys) + 1
     tree = DraftTree.from_nodes([root, *decoys, right, leaf], [-1, *[0] * row, row])
-    target.prefill(prompt, reserve=tree.num_nodes)
+    target.prefill(prompt, reserve=4, draft_rows=tree.num_nodes)
     rows = target.forward_tree(tree).logits.clone()
     target.commit([0, row])
     after = target.forward_tree(DraftTree.root_only(leaf)).logits[0].clone()

@@ -73,12 +73,17 @@ class HuggingFaceTarget:
 
     @torch.inference_mode()
     def prefill(
-        self, token_ids: Sequence[int], *, reserve: int, prompt_hidden: bool = False
+        self,
+        token_ids: Sequence[int],
+        *,
+        reserve: int,
+        draft_rows: int = 0,
+        prompt_hidden: bool = False,
     ) -> StepOutput:
         """See `TargetModel.prefill`; only the last row passes the LM head."""
         ids = [int(token_id) for token_id in token_ids]
         check_prompt(ids, vocab_size=self.vocab_size, reserve=reserve, max_context=self.max_context)
-        self._cache = self._empty_cache(len(ids) + reserve)
+        self._cache = self._empty_cache(len(ids) + reserve + draft_rows)
         with _Capture(self.model.get_decoder() if prompt_hidden else None) as capture:
             positions = torch.arange(len(ids), device=self._input_device)
             logits, hidden = self._forward(self._tensor(ids), positions, None, logits_to_keep=1)

@@ -1,11 +1,20 @@
 """An int8 linear layer whose output rows do not depend on each other: k rows, little more than one.
 
-    rows = round(x * 127 / max|x|)    y = int32(rows @ int8_weight) * scale * max|x|
+    rows = round(R x * 127 / max|R x|)      y = int32(rows @ int8_weight) * scale * max|R x|
 
-with one `scale` per output channel and one max|x| per input row. The sums are exact integers and
-everything else is elementwise, so that an output row depends on its input row alone, bit for bit,
-whatever other rows it is computed with. torch's own dynamic int8 layer has one activation scale
-for all rows, with which the rows of a draft change each other's logits.
+with one `scale` per output channel and one maximum per input row. R rotates blocks of 64 features
+by a Hadamard matrix and the weight holds its inverse: it spreads a feature that dwarfs the others
+over its block. SmolLM2-135M's inputs have maxima of 24 times their root mean square; with R, the
+divergence from the float32 model falls from 0.043 to 0.005 nats per token (perplexity +3.8 % to
+-0.2 %, on 1,800 tokens).
+
+Source: Ashkboos et al. 2024, QuaRot (arXiv:2404.00456), for R; there it is merged into the model's
+weights where possible, here it is the layer's own business and the model's code is untouched.
+
+An output row depends on its input row alone, bit for bit, whatever other rows it is computed with:
+R acts on integers that float32 adds exactly in any order, the product's sums are exact integers,
+and everything else is elementwise. torch's own dynamic int8 layer has one activation scale for all
+rows, with which the rows of a draft change each other's logits.
 
 `torch._int_mm` has the cheapest call of the int8 products (4 us, against 30 us of oneDNN's
 `qlinear_pointwise`), which counts with 211 layers; only an LM head of two rows or more would be
@@ -14,6 +23,7 @@ faster with the other.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import torch
@@ -24,15 +34,21 @@ INT8_MAX = 127
 # A sum of more products could exceed int32. With one input feature, torch._int_mm (2.13) hands
 # oneDNN a leading dimension that it refuses, and returns uninitialised memory.
 IN_FEATURES = range(2, (2**31 - 1) // INT8_MAX**2 + 1)
-# As a tensor: dividing a Python number by a tensor costs 4 us, two tensors 1 us, at each layer.
+MAX_BLOCK = 64
+# Inputs of the rotation are integers up to 2**17: sums of 64 of them stay exact in float32.
+FIXED_POINT = 2.0**17
+# A row's maximum is taken as at least this, so that rows of zeros need no case of their own.
+TINY = 1e-30
+# As tensors: dividing a Python number by a tensor costs 4 us, two tensors 1 us, at each layer.
+_FIXED_POINT = torch.tensor(FIXED_POINT)
 _INT8_MAX = torch.tensor(float(INT8_MAX))
 
 
 class Int8Linear(nn.Module):
     """An int8 linear layer with a scale per input row and per output channel; inference only.
 
-    A row of zeros gives exactly the bias; NaN and infinity in a row make its whole output row
-    non-finite. Against float32 the error on Gaussian rows is 1 % of the output's norm.
+    A row of zeros gives exactly the bias; NaN or infinity in a row makes its whole output row
+    non-finite. Against float32 the error on Gaussian rows is 1.2 % of the output's norm.
 
     Args:
         weight: Float weight; rounded to the nearest of 255 levels per output channel (127 on a
@@ -53,6 +69,7 @@ class Int8Linear(nn.Module):
     bias: Tensor | None
     int8_weight: Tensor
     scale: Tensor
+    rotation: Tensor
 
     def __init__(self, weight: Float[Tensor, "out in"], bias: nn.Parameter | None) -> None:
         super().__init__()
@@ -62,24 +79,30 @@ class Int8Linear(nn.Module):
                 f"in_features of an int8 layer must be {IN_FEATURES[0]} to {IN_FEATURES[-1]}, got "
                 f"{self.in_features}"
             )
-        limit = weight_limit()
-        scale = weight.detach().abs().amax(dim=1, keepdim=True) / limit  # [out, 1]
-        levels = (weight.detach() / torch.where(scale == 0, 1, scale)).round_()
+        rotation = hadamard(math.gcd(self.in_features, MAX_BLOCK))
+        rotated = _rotate(weight.detach(), rotation) / len(rotation)
+        scale = rotated.abs().amax(dim=1, keepdim=True) / weight_limit()  # [out, 1]
+        levels = (rotated / torch.where(scale == 0, 1, scale)).round_()
         self.register_buffer("int8_weight", levels.to(torch.int8).t())  # [in, out], columns dense
-        self.register_buffer("scale", scale[:, 0] / INT8_MAX)
+        self.register_buffer("scale", scale[:, 0] / (INT8_MAX * FIXED_POINT))
+        self.register_buffer("rotation", rotation)
         self.register_parameter("bias", bias)
         self.shared: SharedRows | None = None
 
     @property
     def weight(self) -> Tensor:
         """The weight [out, in] as rounded, in float32: a copy."""
-        return self.int8_weight.t() * (self.scale[:, None] * INT8_MAX)
+        levels = _rotate(self.int8_weight.t().float(), self.rotation)
+        return levels * (self.scale[:, None] * (INT8_MAX * FIXED_POINT))
 
     def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
         """Each output row is a function of its input row alone."""
-        rows, row_max = quantize_rows(x) if self.shared is None else self.shared.quantize(x, self)
+        if self.shared is None:
+            rows, row_scale = quantize_rows(x, self.rotation)
+        else:
+            rows, row_scale = self.shared.quantize(x, self)
         sums = torch._int_mm(rows, self.int8_weight)  # [rows, out], exact
-        y = sums.float().mul_(self.scale).mul_(row_max)
+        y = sums.float().mul_(self.scale).mul_(row_scale)
         if self.bias is not None:
             y.add_(self.bias)
         return y if x.ndim == 2 else y.view(*x.shape[:-1], self.out_features)
@@ -108,11 +131,12 @@ class SharedRows:
         self._rows: tuple[Tensor, Tensor] | None = None
         self._served: set[int] = set()
 
-    def quantize(self, x: Tensor, layer: nn.Module) -> tuple[Tensor, Tensor]:
+    def quantize(self, x: Tensor, layer: Int8Linear) -> tuple[Tensor, Tensor]:
         """As `quantize_rows`, for one of the siblings."""
         rows = self._rows
         if rows is None or self._input is not x or id(layer) in self._served:
-            self._input, self._rows, self._served = x, (rows := quantize_rows(x)), set()
+            rows = quantize_rows(x, layer.rotation)
+            self._input, self._rows, self._served = x, rows, set()
         self._served.add(id(layer))
         if len(self._served) == self._num_layers:
             self._input = self._rows = None
@@ -120,12 +144,9 @@ class SharedRows:
 
 
 def quantize_rows(
-    x: Float[Tensor, "*batch in"],
+    x: Float[Tensor, "*batch in"], rotation: Float[Tensor, "block block"]
 ) -> tuple[Int8[Tensor, "rows in"], Float[Tensor, "rows 1"]]:
-    """Rows rounded to [-127, 127], and max|x| of each.
-
-    Below max|x| = 4e-37 the factor overflows and the integers mean nothing; times max|x|, they
-    still come out as zero or next to it.
+    """Rows rotated and rounded to [-127, 127], and the scale of each, times 127 * FIXED_POINT.
 
     Raises:
         ValueError: If `x` is not float32.
@@ -134,8 +155,24 @@ def quantize_rows(
         raise ValueError(f"int8 linear layers take float32 input, got {x.dtype}")
     flat = x.reshape(-1, x.shape[-1])
     # The infinity norm says the same in one call, but is not vectorised: 82 us against 8 us.
-    row_max = flat.abs().amax(dim=1, keepdim=True)
-    return torch.mul(flat, _INT8_MAX / row_max).round_().char(), row_max
+    row_max = flat.abs().amax(dim=1, keepdim=True).clamp_min_(TINY)
+    rotated = _rotate(torch.mul(flat, _FIXED_POINT / row_max).round_(), rotation)
+    rotated_max = rotated.abs().amax(dim=1, keepdim=True)
+    rows = rotated.mul_(_INT8_MAX / rotated_max).round_().char()
+    return rows, rotated_max.mul_(row_max)
+
+
+def _rotate(rows: Tensor, rotation: Tensor) -> Tensor:
+    """Each block of features of each row times the rotation; a new tensor."""
+    return torch.mm(rows.reshape(-1, len(rotation)), rotation).view(rows.shape)
+
+
+@cache
+def hadamard(size: int) -> Float[Tensor, "size size"]:
+    """The symmetric matrix of +1 and -1 with H @ H = size * identity; size is a power of two."""
+    if size == 1:
+        return torch.ones(1, 1)
+    return torch.kron(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), hadamard(size // 2))
 
 
 @cache

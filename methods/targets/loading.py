@@ -113,6 +113,7 @@ class HuggingFaceConfig:
             if (explained := explain_load_error(source, error)) is None:
                 raise
             raise explained from error
+        num_parameters = sum(parameter.numel() for parameter in model.parameters())
         kernels = self._prepare_linears(model, device)
         target = HuggingFaceTarget(
             model,
@@ -133,7 +134,7 @@ class HuggingFaceConfig:
             "architecture": type(model).__name__,
             "dtype": str(model.dtype).removeprefix("torch."),
             "linear_kernels": kernels,
-            "num_parameters": sum(p.numel() for p in model.parameters()),
+            "num_parameters": num_parameters,
             "tokenizer_hash": tokenizer_hash(tokenizer, template),
         }
         return LoadedModel(

@@ -51,6 +51,8 @@ class ToyTarget:
     def __post_init__(self) -> None:
         if self.vocab_size < 2:
             raise ValueError(f"vocab_size must be ≥ 2, got {self.vocab_size}")
+        if self.eos_id is not None and not 0 <= self.eos_id < self.vocab_size:
+            raise ValueError(f"eos_id must be in [0, {self.vocab_size}), got {self.eos_id}")
         shape = (self.vocab_size, self.vocab_size, self.vocab_size)
         self._table = np.random.default_rng(self.seed).normal(0.0, 1.5, shape)
 
@@ -74,7 +76,12 @@ class ToyTarget:
         self._committed, self._tree = [], None
 
     def prefill(
-        self, token_ids: Sequence[int], *, reserve: int, prompt_hidden: bool = False
+        self,
+        token_ids: Sequence[int],
+        *,
+        reserve: int,
+        draft_rows: int = 0,
+        prompt_hidden: bool = False,
     ) -> StepOutput:
         """See `TargetModel.prefill`."""
         ids = [int(token_id) for token_id in token_ids]
@@ -101,7 +108,8 @@ class ToyTarget:
         """See `TargetModel.commit`; checks that the path follows parents."""
         if self._tree is None:
             raise RuntimeError("commit needs a forward_tree first")
-        if not path or list(path) != self._tree.path_to(path[-1]):
+        is_inside = bool(path) and path[-1] < self._tree.num_nodes
+        if not is_inside or list(path) != self._tree.path_to(path[-1]):
             raise ValueError(f"path {list(path)} is no path of the last tree from depth 0")
         self._committed += [int(self._tree.token_ids[node]) for node in path]
         self._tree = None

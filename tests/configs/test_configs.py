@@ -105,6 +105,10 @@ def test_swapped_primitives_are_part_of_the_label() -> None:
         (["retriever.max_ngram=0"], r"max_ngram must be ≥ min_ngram \(1\), got 0"),
         (["+retriever.max_ngrams=4"], "no field 'max_ngrams', did you mean 'max_ngram'"),
         (["retriever.name=prompt_lokup"], "unknown retriever 'prompt_lokup', did you mean"),
+        (["temperature=hot"], r"temperature of the configuration must be a number, got 'hot'"),
+        (["retriever.max_ngram=2.5"], r"max_ngram of retriever 'prompt_lookup' must be an int"),
+        (["retriever.match=some"], r"must be first \| last \| all, got 'some'"),
+        (["method.node_budget=true"], r"node_budget of method must be an int, got True"),
         (["method.node_budget=-1"], "node_budget must be ≥ 0, got -1"),
         (["method.max_candidates=0"], "max_candidates must be ≥ 1, got 0"),
     ],
@@ -134,7 +138,7 @@ def test_a_wrong_proposal_kind_is_refused() -> None:
     ("override", "message"),
     [
         ("method=pdl", "unknown method 'pdl', did you mean 'pld'? There is: pld, vanilla"),
-        ("model=smollm", "unknown model 'smollm', did you mean 'smollm2-135m'?"),
+        ("model=smollm", "unknown model 'smollm', did you mean 'smollm2-135m' or"),
         ("method=pld,vanila", "unknown method 'vanila', did you mean 'vanilla'?"),
         ("dataset=xyz", "unknown dataset 'xyz'. There is: "),
         ("retriever=nothing_like_it", "unknown retriever 'nothing_like_it'. There is: none, "),
@@ -146,7 +150,15 @@ def test_unknown_choices_are_answered_with_near_matches(override: str, message: 
 
 @pytest.mark.parametrize(
     "override",
-    ["method=pld", "experiment=null", "limit=3", "-m", "model.name=xyz", "method=pld,vanilla"],
+    [
+        "method=pld",
+        "experiment=null",
+        "limit=3",
+        "-m",
+        "model.name=xyz",
+        "method=pld,vanilla",
+        "method=glob(*)",
+    ],
 )
 def test_known_choices_pass(override: str) -> None:
     assert configs.unknown_choice([override]) is None

@@ -63,10 +63,14 @@ def param(check: Check, name: str, subject: Any) -> Any:
     marks = []
     if reason := EXPECTED_FAILURES.get(name, {}).get(check.__name__):
         marks.append(pytest.mark.xfail(reason=reason, strict=True))
-    requires = subject.requires if isinstance(subject, type) else ()
-    if missing := [module for module in requires if importlib.util.find_spec(module) is None]:
+    if isinstance(subject, type) and (missing := missing_requirements(subject)):
         marks.append(pytest.mark.skip(reason=f"{name} needs {', '.join(missing)}"))
     return pytest.param(check, subject, id=f"{name}-{check.__name__}", marks=marks)
+
+
+def missing_requirements(cls: type[Component]) -> list[str]:
+    """Optional modules that a component imports and that are not installed here."""
+    return [module for module in cls.requires if importlib.util.find_spec(module) is None]
 
 
 def kind_of(cls: type[Component]) -> str:

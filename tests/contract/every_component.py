@@ -12,16 +12,14 @@ import sys
 import types
 import typing
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import jaxtyping
 import numpy as np
 import pytest
 import yaml
-from support import scenes
-from support.toy import GREEDY, generate, make_method
 
+from configs import CONFIG_DIR
 from contract.components import kind_of, make, only_if
 from contract.expected_failures import ACCEPTED_VALUES, FIELD_VALUES, INERT_FIELDS
 from methods.sampling import SamplingLaw
@@ -29,8 +27,9 @@ from methods.targets.toy import ToyTarget
 from primitives.interfaces import Retriever, TreeBuilder
 from primitives.random_source import TorchRandom
 from primitives.types import Candidate, Context, DraftTree, StepOutcome
+from support import scenes
+from support.toy import GREEDY, generate, make_method
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 MAX_LINES = 250
 FORBIDDEN_MODULES = {
     "transformers", "hydra", "omegaconf", "wandb", "time", "datetime", "logging", "warnings",
@@ -71,8 +70,8 @@ def check_default_construction(cls: type[Any]) -> None:
 
 
 def check_yaml_equals_defaults(cls: type[Any]) -> None:
-    path = CONFIGS / kind_of(cls) / f"{cls.name}.yaml"
-    assert path.is_file(), f"{cls.name} has no {path.relative_to(CONFIGS.parent)}"
+    path = CONFIG_DIR / kind_of(cls) / f"{cls.name}.yaml"
+    assert path.is_file(), f"{cls.name} has no {path.relative_to(CONFIG_DIR.parent)}"
     loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert loaded == {"name": cls.name, **_fields(make(cls))}
 

@@ -9,6 +9,12 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from contract.components import only_if
+from contract.methods import Subject
+from methods.decoding import Generation, Method, Probe, StepRecord
+from methods.sampling import SamplingLaw
+from methods.targets.toy import ToyTarget
+from primitives.random_source import RandomSource, TorchRandom
 from support.enumeration import assert_same_law, exact_law
 from support.toy import (
     GREEDY,
@@ -19,13 +25,6 @@ from support.toy import (
     make_method,
     seeded_prompts,
 )
-
-from contract.components import only_if
-from contract.methods import Subject
-from methods.decoding import Generation, Method, Probe, StepRecord
-from methods.sampling import SamplingLaw
-from methods.targets.toy import ToyTarget
-from primitives.random_source import RandomSource, TorchRandom
 
 VOCAB_SIZE = 12
 SAMPLING_LAW = SamplingLaw(temperature=1.0)
@@ -59,6 +58,7 @@ def check_sampled_output_follows_the_law(subject: Subject) -> None:
         target = ToyTarget(vocab_size=vocab_size)
 
         def run(random: RandomSource, arguments: dict[str, Any]) -> tuple[int, ...]:
+            _forget(method)
             return generate(method, random=random, **arguments).output_ids
 
         arguments = {
@@ -119,8 +119,7 @@ def check_second_prompt_is_unaffected_by_the_first(subject: Subject) -> None:
     cases = list(_cases())
     for first, second in itertools.pairwise(cases):
         _generate(used, **first)
-        if used.retriever is not None and used.retriever.is_cross_request:
-            used.retriever.reset()
+        _forget(used)
         assert _generate(used, **second) == _generate(subject.make(), **second)
 
 
@@ -155,6 +154,12 @@ def _generate(method: Method, **case: Any) -> Generation:
     law = SAMPLING_LAW if samples else GREEDY
     random = TorchRandom.from_seed(len(case["prompt_ids"])) if samples else None
     return generate(method, law=law, random=random, **case)
+
+
+def _forget(method: Method) -> None:
+    """What a runner does between prompts that are not to influence each other."""
+    if method.retriever is not None and method.retriever.is_cross_request:
+        method.retriever.reset()
 
 
 def _fields(component: Any) -> dict[str, Any]:

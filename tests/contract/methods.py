@@ -10,13 +10,14 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from support.toy import make_method
 
 from configs import CONFIG_DIR, choices
+from contract.components import REGISTRIES, make, missing_requirements
 from methods.build import build_law, build_method
 from methods.decoding import Method
-from primitives.interfaces import Verifier
-from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS
+from primitives.interfaces import Retriever, TreeBuilder, Verifier
+from primitives.registry import TREE_BUILDERS
+from support.toy import make_method
 
 
 @dataclass(frozen=True)
@@ -62,22 +63,30 @@ def _composed(name: str) -> dict[str, Any]:
 
 
 def _combined() -> list[Subject]:
-    """Each retriever with each builder and verifier that its tags allow; each verifier alone."""
-    drafting = itertools.product(RETRIEVERS.names(), TREE_BUILDERS.names(), VERIFIERS.names())
+    """Each retriever with each builder and verifier that its tags allow; each verifier alone.
+
+    Components whose optional dependencies are missing are left out: their own checks say so.
+    """
+    retrievers, builders, verifiers = (
+        [cls for cls in map(registry.get, registry.names()) if not missing_requirements(cls)]
+        for registry in REGISTRIES
+    )
     combinations = [
         (retriever, builder, verifier)
-        for retriever, builder, verifier in drafting
-        if RETRIEVERS.get(retriever).proposal in VERIFIERS.get(verifier).valid_proposals
+        for retriever, builder, verifier in itertools.product(retrievers, builders, verifiers)
+        if retriever.proposal in verifier.valid_proposals
     ]
+    vanilla = [(None, TREE_BUILDERS.get("chain"), verifier) for verifier in verifiers]
     return [
-        Subject("-".join(map(str, names)), functools.partial(_combine, *names))
-        for names in [*combinations, *((None, "chain", name) for name in VERIFIERS.names())]
+        Subject(
+            "-".join(cls.name if cls else "none" for cls in classes),
+            functools.partial(_combine, *classes),
+        )
+        for classes in [*combinations, *vanilla]
     ]
 
 
-def _combine(retriever: str | None, builder: str, verifier: str) -> Method:
-    return make_method(
-        RETRIEVERS.create(retriever) if retriever else None,
-        TREE_BUILDERS.create(builder),
-        VERIFIERS.create(verifier),
-    )
+def _combine(
+    retriever: type[Retriever] | None, builder: type[TreeBuilder], verifier: type[Verifier]
+) -> Method:
+    return make_method(make(retriever) if retriever else None, make(builder), make(verifier))

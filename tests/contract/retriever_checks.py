@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from support.scenes import VOCAB_SIZE, Scene, describe, play, record_scene
 
 from contract.components import make, only_if, searched_texts
 from primitives.interfaces import Retriever
 from primitives.types import Candidate, Context
+from support.scenes import VOCAB_SIZE, Scene, describe, play, record_scene
 
 SEEDS = range(12)
 LIMITS = (1, 2, 8)

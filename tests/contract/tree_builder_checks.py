@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from support.scenes import candidate_sets, describe_tree, draft_row, token_paths
 
 from contract.components import make, only_if
 from primitives.interfaces import TreeBuilder
 from primitives.types import Candidate, DraftTree
+from support.scenes import candidate_sets, describe_tree, draft_row, token_paths
 
 BUDGETS = (0, 1, 2, 5, 64)
 SEEDS = range(3)

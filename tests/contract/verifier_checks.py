@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
-from support.enumeration import assert_same_law, exact_law
-from support.scenes import ScoredTree, scored_trees
-from support.toy import RefusesToDraw, continuation_law
 from torch import Tensor
 
 from contract.components import make, only_if
@@ -19,6 +16,9 @@ from methods.targets.toy import ToyTarget
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource, TorchRandom
 from primitives.types import ROOT_REASON, DraftTree, Verdict
+from support.enumeration import assert_same_law, exact_law
+from support.scenes import ScoredTree, scored_trees
+from support.toy import RefusesToDraw, continuation_law
 
 SEEDS = range(6)
 PENDING = 1

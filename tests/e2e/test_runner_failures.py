@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from support.runs import TEXTS, HookedTarget, Memory, NoWords, make_spec, rows_of, status_of
 
 from benchmarks.files import RunFolderError
 from benchmarks.run_folder import RunFolderBusy
 from benchmarks.runner import run
+from support.runs import TEXTS, HookedTarget, Memory, NoWords, make_spec, rows_of, status_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -128,7 +128,7 @@ def test_a_failed_prompt_is_recorded_and_the_run_goes_on(tmp_path):
 
 def test_over_long_prompts_fail_alone(tmp_path):
     longest = max(len(text.split()) for text in TEXTS)
-    target = HookedTarget(max_context=longest - 1 + 24 + 6)
+    target = HookedTarget(max_context=longest - 1 + 24)
     result = run(make_spec(tmp_path, target=target))
     assert result.summary["num_failed"] >= 1
     assert {failure["type"] for failure in result.summary["failures"]} == {"ContextOverflow"}

@@ -8,6 +8,13 @@ from itertools import groupby
 import pytest
 import yaml
 from rich.console import Console
+
+from benchmarks.clock import CLOCK_PHASES
+from benchmarks.datasets.base import Prompt
+from benchmarks.runner import WARMUP_PROMPTS, run, summarize_folder
+from benchmarks.table import print_results
+from methods.sampling import SamplingLaw
+from methods.targets.toy import ToyCodec
 from support.runs import (
     TEXTS,
     HookedTarget,
@@ -19,13 +26,6 @@ from support.runs import (
     rows_of,
     status_of,
 )
-
-from benchmarks.clock import CLOCK_PHASES
-from benchmarks.datasets.base import Prompt
-from benchmarks.runner import WARMUP_PROMPTS, run, summarize_folder
-from benchmarks.table import print_results
-from methods.sampling import SamplingLaw
-from methods.targets.toy import ToyCodec
 
 
 def test_a_run_writes_its_five_files(tmp_path):

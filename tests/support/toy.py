@@ -10,11 +10,12 @@ from torch import Tensor
 
 from methods.decoding import Generation, Method, Probe, StopRule, decode
 from methods.sampling import SamplingLaw
-from methods.targets.base import TargetModel
+from methods.targets.base import TargetModel, TreeOutput
 from methods.targets.toy import ToyTarget
 from primitives.interfaces import Retriever, TreeBuilder, Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import TREE_BUILDERS, VERIFIERS
+from primitives.types import DraftTree
 
 GREEDY = SamplingLaw()
 
@@ -30,7 +31,7 @@ class RefusesToDraw:
 
 
 class RecordingToyTarget(ToyTarget):
-    """A toy target that notes what was committed by each step.
+    """A toy target that refuses ids outside the vocabulary, and notes what each step committed.
 
     Attributes:
         commits: The ids that each call of `commit` added.
@@ -39,6 +40,11 @@ class RecordingToyTarget(ToyTarget):
     def reset(self) -> None:
         super().reset()
         self.commits: list[tuple[int, ...]] = []
+
+    def forward_tree(self, tree: DraftTree) -> TreeOutput:
+        outside = [t for t in tree.token_ids.tolist() if not 0 <= t < self.vocab_size]
+        assert not outside, f"ids outside the vocabulary were forwarded: {outside}"
+        return super().forward_tree(tree)
 
     def commit(self, path: Sequence[int]) -> None:
         before = self.num_committed

@@ -19,7 +19,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "primitives.types": (),
     "primitives.random_source": (),
     "primitives.interfaces": BASE,
-    "primitives.registry": (*BASE, "primitives.interfaces"),
+    "primitives.fields": (),
+    "primitives.registry": (*BASE, "primitives.interfaces", "primitives.fields"),
     "primitives.structures": (*BASE, "primitives.structures"),
     "primitives.retrievers": PRIMITIVE,
     "primitives.tree_builders": PRIMITIVE,
@@ -27,7 +28,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "primitives": (),
     "methods": ("primitives", "methods"),
     "benchmarks": ("primitives", "methods", "benchmarks"),
-    "configs": ("configs",),
+    "configs": ("configs", "primitives.fields"),
 }
 """What a module or package may import of the project; the longest matching entry counts."""
 
@@ -43,7 +44,6 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
 REGISTRIES = ("RETRIEVERS", "TREE_BUILDERS", "VERIFIERS")
 READERS = {
     "methods.build": "turns configuration into components",
-    "benchmarks.speed": "measures the loop with one fixed method, outside any configuration",
 }
 """Who looks components up, and why; primitives only register themselves."""
 

@@ -6,12 +6,12 @@ import math
 
 import pytest
 from rich.console import Console
-from support.rows import make_row, make_turn, path, two_prompts, vanilla_steps
 
 from benchmarks.definitions import DEFINITIONS, define
 from benchmarks.metrics import summarize
 from benchmarks.records import RequestError
 from benchmarks.table import print_results
+from support.rows import make_row, make_turn, path, two_prompts, vanilla_steps
 
 
 def values(rows, *, is_greedy=True, is_lossless=True):

@@ -61,7 +61,8 @@ def test_candidate_carries_pending_match_length_and_place() -> None:
 
 def test_limit_cuts_the_list() -> None:
     assert len(propose("xaxbxcx", limit=2, match="all", num_tokens=1)) == 2
-    assert propose("xaxbxcx", limit=0, match="all") == []
+    for match in ("first", "last", "all"):
+        assert propose("xaxbxcx", limit=0, match=match) == []
 
 
 def test_longest_match_wins_over_an_older_short_one() -> None:

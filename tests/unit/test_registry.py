@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from primitives.fields import FieldError
 from primitives.interfaces import Retriever, TreeBuilder
 from primitives.registry import RETRIEVERS, Registry, RegistryError
 from primitives.types import Candidate, Context, DraftTree
@@ -52,7 +53,7 @@ def test_name_like_no_other_gets_the_list_alone() -> None:
 
 
 def test_unknown_field_is_answered_with_near_matches_and_the_list() -> None:
-    with pytest.raises(RegistryError) as error:
+    with pytest.raises(FieldError) as error:
         RETRIEVERS.create("prompt_lookup", max_ngrams=4)
     assert "retriever 'prompt_lookup' has no field 'max_ngrams'" in str(error.value)
     assert "did you mean 'max_ngram'" in str(error.value)
@@ -65,7 +66,7 @@ def test_state_is_no_field(registry: Registry[Retriever]) -> None:
     class Stateful(Silent):
         _seen: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    with pytest.raises(RegistryError, match=r"has no field '_seen'\. It has: no fields"):
+    with pytest.raises(FieldError, match=r"has no field '_seen'\. It has: no fields"):
         registry.create("stateful", _seen=[1])
 
 

@@ -133,7 +133,6 @@ def test_vocabulary_of_one_is_refused() -> None:
         ToyTarget(vocab_size=1)
 
 
-@pytest.mark.xfail(reason="an EOS id outside the vocabulary fails at the first prefill instead")
 @pytest.mark.parametrize("eos_id", [8, -9])
 def test_eos_outside_the_vocabulary_is_refused(eos_id: int) -> None:
     with pytest.raises(ValueError, match="eos_id"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.scenes import as_lists
 
 from primitives.registry import TREE_BUILDERS
 from primitives.types import Candidate, DraftTree
+from support.scenes import as_lists
 
 P = 1  # Pending.
 BEST = Candidate(token_ids=(P, 2, 3, 4), score=3.0, match_len=3, source="near")

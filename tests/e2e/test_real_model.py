@@ -100,7 +100,7 @@ def test_tree_forward_equals_sequential_forwards(
 ) -> None:
     tree = DraftTree.from_nodes([28, 260, 260, 198, 30, 284], [-1, 0, 1, 1, 2, 0])
     prompt = prompts()[0]
-    target(quantization).prefill(prompt, reserve=8)
+    target(quantization).prefill(prompt, reserve=8, draft_rows=8)
     logits = target(quantization).forward_tree(tree).logits.clone()
     for node in range(tree.num_nodes):
         path = [int(tree.token_ids[i]) for i in tree.path_to(node)]

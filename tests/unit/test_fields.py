@@ -1,0 +1,60 @@
+"""Values from YAML and the command line against annotated fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from primitives.fields import FieldError, typed_fields
+
+
+@dataclass(kw_only=True)
+class Options:
+    count: int = 1
+    share: float = 0.5
+    is_on: bool = False
+    word: Literal["first", "last"] = "first"
+    mode: Literal["auto"] | bool = "auto"
+    label: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"count": 3, "share": 0.1, "is_on": True, "word": "last", "label": None},
+        {"label": "x", "extra": {"a": 1}, "mode": False},
+        {"mode": "auto"},
+        {},
+    ],
+)
+def test_values_that_fit_pass_unchanged(values: dict[str, Any]) -> None:
+    assert typed_fields(Options, values, "it") == values
+
+
+def test_an_int_for_a_float_becomes_one() -> None:
+    typed = typed_fields(Options, {"share": 1}, "it")
+    assert typed == {"share": 1.0}
+    assert type(typed["share"]) is float
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"count": 2.5}, "count of it must be an int, got 2.5"),
+        ({"count": True}, "count of it must be an int, got True"),
+        ({"count": None}, "count of it must be an int, got None"),
+        ({"share": "half"}, "share of it must be a number, got 'half'"),
+        ({"is_on": 1}, r"is_on of it must be true \| false, got 1"),
+        ({"word": "middle"}, r"word of it must be first \| last, got 'middle'"),
+        ({"mode": 1}, r"mode of it must be auto \| true \| false, got 1"),
+        ({"label": 3}, r"label of it must be a text \| null, got 3"),
+        ({"extra": []}, "extra of it must be"),
+        ({"cuont": 1}, r"it has no field 'cuont', did you mean 'count'\? It has: count, share"),
+    ],
+)
+def test_values_that_do_not_fit_are_told(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(FieldError, match=message):
+        typed_fields(Options, values, "it")
