@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from methods.targets.base import TargetModel, UnsupportedModel
-from methods.targets.exact_attention import EXACT_ATTENTION
+from methods.targets.grouped_attention import EXACT_ATTENTION, GROUPED_ATTENTION
 from primitives.types import DraftTree
 
 # Layers whose rows can be dropped again. Anything else (linear attention, Mamba, convolutions)
@@ -54,7 +54,12 @@ def check_architecture(model: Any, config: Any) -> None:
         raise UnsupportedModel(f"{name} is an encoder-decoder model: a causal model is needed")
     if model.get_output_embeddings() is None:
         raise UnsupportedModel(f"{name} has no LM head: a causal language model is needed")
-    if str(config._attn_implementation) not in ("eager", "sdpa", EXACT_ATTENTION):
+    if str(config._attn_implementation) not in (
+        "eager",
+        "sdpa",
+        GROUPED_ATTENTION,
+        EXACT_ATTENTION,
+    ):
         raise UnsupportedModel(
             f"attn_implementation={config._attn_implementation} takes no tree mask: "
             "use model.attn_implementation=sdpa (or eager)"

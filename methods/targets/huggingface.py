@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from methods.targets.base import StepOutput, TreeOutput, UnsupportedModel, check_prompt
 from methods.targets.capability import check_architecture, check_tree_forward, max_context
-from methods.targets.exact_attention import EXACT_ATTENTION
+from methods.targets.grouped_attention import EXACT_ATTENTION
 from methods.targets.kv_cache import TreeCache
 from primitives.types import DraftTree
 

@@ -13,7 +13,7 @@ import torch
 from methods.targets.base import TargetModel, TextCodec
 from methods.targets.cpu_linear import linear_kernels, prepack_linears, quantize_linears_int8
 from methods.targets.errors import explain_load_error
-from methods.targets.exact_attention import EXACT_ATTENTION
+from methods.targets.grouped_attention import EXACT_ATTENTION, GROUPED_ATTENTION
 from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.naming import model_label
 from methods.targets.prompting import encode_chat, load_template
@@ -76,7 +76,8 @@ class HuggingFaceConfig:
         trust_remote_code: Whether code from the hub may run.
         quantization: `int8` is this project's, for CPU: one scale per row, so that rows of a draft
             tree do not influence each other. `bnb-8bit` and `bnb-4bit` are bitsandbytes.
-        prepack: Repack float32 weights for oneDNN on CPU; `auto` does where this torch offers it.
+        prepack: Repack float32 weights for MKL on CPU, and attend by groups (see
+            `grouped_attention`); `auto` does where this torch has MKL.
         chat_template: `auto` is the tokenizer's own (plain text if it has none), `none` is plain
             text; else a packaged template's name or a file.
         chat_template_kwargs: Passed to the template.
@@ -198,6 +199,8 @@ class HuggingFaceConfig:
         if self.prepack == "auto" and not (is_cpu_float32 and linear_kernels()["prepacked"]):
             return "stock"
         prepack_linears(model)
+        if self.attn_implementation == "sdpa":
+            model.set_attn_implementation(GROUPED_ATTENTION)
         return "prepacked"
 
 

@@ -14,6 +14,7 @@ from methods.decoding import StopRule, decode
 from methods.sampling import SamplingLaw
 from methods.targets.base import ContextOverflow, UnsupportedModel
 from methods.targets.capability import tree_forward_error
+from methods.targets.grouped_attention import EXACT_ATTENTION, GROUPED_ATTENTION
 from methods.targets.huggingface import HuggingFaceTarget
 from primitives.random_source import TorchRandom
 from primitives.types import DraftTree
@@ -251,3 +252,20 @@ def test_misuse_is_told() -> None:
         target.commit([0, 9])
     with pytest.raises(ValueError, match="must increase"):
         target.commit([1, 0])
+
+
+@pytest.mark.parametrize("attn_implementation", [GROUPED_ATTENTION, EXACT_ATTENTION])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "phi", "gpt2"])
+def test_grouped_attention_computes_what_sdpa_computes(name: str, attn_implementation: str) -> None:
+    stock = target_of(name)
+    expected_prompt = stock.prefill(PROMPT, reserve=16).last_logits.clone()
+    expected_tree = stock.forward_tree(TREE).logits.clone()
+    stock.commit([0])
+    expected_row = stock.forward_tree(DraftTree.root_only(9)).logits.clone()
+    grouped = target_of(name, attn_implementation)
+    actual_prompt = grouped.prefill(PROMPT, reserve=16).last_logits
+    torch.testing.assert_close(actual_prompt, expected_prompt, rtol=0, atol=1e-9)
+    torch.testing.assert_close(grouped.forward_tree(TREE).logits, expected_tree, rtol=0, atol=1e-9)
+    grouped.commit([0])
+    actual_row = grouped.forward_tree(DraftTree.root_only(9)).logits
+    torch.testing.assert_close(actual_row, expected_row, rtol=0, atol=1e-9)
