@@ -15,7 +15,6 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
-from rich.logging import RichHandler
 
 import configs
 from benchmarks.cli import measure
@@ -26,8 +25,7 @@ ERRORS = Console(stderr=True, highlight=False, soft_wrap=True)
 @hydra.main(version_base="1.3", config_path="configs", config_name="config")
 def main(config: DictConfig) -> None:
     """Config -> objects -> run folder; a user's mistake is one message, not a traceback."""
-    handler = RichHandler(console=ERRORS, show_path=False, show_level=False)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler], force=True)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
     swapped = configs.swapped_primitives(HydraConfig.get().overrides.task)
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)

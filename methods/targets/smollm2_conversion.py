@@ -59,7 +59,9 @@ def verify(folder: Path) -> None:
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model, info = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, output_loading_info=True
