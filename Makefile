@@ -41,7 +41,7 @@ test-oldest: ## The adapter's tests with the oldest supported transformers, in a
 bench: $(VENV)/.installed ## Speed against transformers' generate, time per phase, row-count curve (minutes)
 	$(BIN)/python scripts/bench.py
 
-table: ## Regenerate the README's table from the committed results
+table: $(VENV)/.installed ## Regenerate the README's table from the committed results
 	$(BIN)/python scripts/readme_table.py
 
 clean: ## Remove environments and caches of this checkout (not results, not the model)

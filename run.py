@@ -14,36 +14,31 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from rich.console import Console
 
 import configs
 from benchmarks.cli import measure
 
-ERRORS = Console(stderr=True, highlight=False, soft_wrap=True)
+EXIT_CODES: list[int] = []
+"""One per job of a sweep: a job that fails must neither stop the others nor be forgotten."""
 
 
 @hydra.main(version_base="1.3", config_path="configs", config_name="config")
 def main(config: DictConfig) -> None:
     """Config -> objects -> run folder; a user's mistake is one message, not a traceback."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
-    swapped = configs.swapped_primitives(HydraConfig.get().overrides.task)
+    chosen = HydraConfig.get().runtime.choices
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        code, message = measure(plain, configs.swapped_primitives(chosen["method"], chosen))
     except OmegaConfBaseException as error:
-        sys.exit(_fail(str(error)))
-    code, message = measure(plain, swapped)
+        code, message = 2, str(error)
     if message:
-        _fail(message)
-    if code:
-        sys.exit(code)
-
-
-def _fail(message: str) -> int:
-    ERRORS.print(f"[bold red]error[/]: {message.strip()}", markup=True)
-    return 2
+        sys.stderr.write(f"error: {message.strip()}\n")
+    EXIT_CODES.append(code)
 
 
 if __name__ == "__main__":
     if unknown := configs.unknown_choice(sys.argv[1:]):
-        sys.exit(_fail(unknown))
+        sys.exit(f"error: {unknown}")
     main()
+    sys.exit(max(EXIT_CODES, default=0))

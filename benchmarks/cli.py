@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.datasets import DATASETS, Dataset, limit_prompts
-from benchmarks.files import RunFolderError
+from benchmarks.files import RunFolderError, explain_os_errors
 from benchmarks.run_spec import RunSpec
 from benchmarks.runner import run
 from benchmarks.table import print_results
 from methods.build import build_law, build_method, build_model, build_vanilla
 from methods.targets.errors import ModelUnavailable
-from primitives.fields import typed_fields
+from primitives.fields import did_you_mean, typed_fields
 
 SETTINGS = (
     "max_new_tokens",
@@ -33,6 +36,27 @@ SETTINGS = (
     "progress",
 )
 """Keys of the configuration that the runner takes as they are."""
+LAW = ("temperature", "top_k", "top_p")
+GROUPS = ("method", "retriever", "tree_builder", "verifier", "model", "dataset")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSettings:
+    """Keys of the configuration that are used here.
+
+    Attributes:
+        limit: Prompts to run, at least 1; None for all.
+        num_threads: CPU threads, at least 1; None for torch's choice.
+        results_dir: Where run folders go.
+    """
+
+    limit: int | None
+    num_threads: int | None
+    results_dir: str
+
+    def __post_init__(self) -> None:
+        if self.num_threads is not None and self.num_threads < 1:
+            raise ValueError(f"num_threads must be ≥ 1 or null, got {self.num_threads}")
 
 
 def measure(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> tuple[int, str | None]:
@@ -47,12 +71,16 @@ def measure(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> tuple[int
     """
     try:
         spec = build_spec(config, swapped)
-    except (ValueError, OSError, ModelUnavailable) as error:
+    except (ValueError, OSError, ModelUnavailable, RunFolderError) as error:
         return 2, str(error)
     try:
         result = run(spec)
     except RunFolderError as error:
         return 2, str(error)
+    except ValueError as error:
+        if spec.on_error != "stop":
+            raise
+        return 1, f"stopped at the first prompt that failed (on_error=stop): {error}"
     except KeyboardInterrupt:
         return 130, f"interrupted; the same command continues {spec.path}"
     print_results(result.summary)
@@ -67,17 +95,22 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
 
     Raises:
         ValueError: If the configuration or a dataset row is wrong.
+        RunFolderError: If the results folder cannot be written.
         OSError: If a file cannot be read.
         ModelUnavailable: If the model cannot be had as asked.
     """
-    if config["num_threads"] is not None:
-        torch.set_num_threads(config["num_threads"])
-    settings = typed_fields(RunSpec, {name: config[name] for name in SETTINGS}, "the configuration")
+    _check_keys(config)
+    own = OwnSettings(**_chosen(OwnSettings, config))
+    settings = _chosen(RunSpec, config)
+    if own.num_threads is not None:
+        torch.set_num_threads(own.num_threads)
     law = build_law(config)
-    label = "+".join([config["method"]["name"], *swapped])
-    config = {**config, "method": {**config["method"], "name": label}}
+    if swapped:
+        label = "+".join([str(config["method"]["name"]), *swapped])
+        config = {**config, "method": {**config["method"], "name": label}}
     method = build_method(config, law)
     dataset = load_dataset(config)
+    check_writable(Path(own.results_dir))
     start = time.perf_counter()
     model = build_model(config["model"])
     return RunSpec(
@@ -89,15 +122,41 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
         vanilla=build_vanilla(law),
         law=law,
         model_name=model.name,
-        results_dir=Path(config["results_dir"]),
-        synchronize=lambda: synchronize(model.device),
+        results_dir=Path(own.results_dir),
+        synchronize=lambda: synchronize(model.devices),
         generate=getattr(model.target, "generate", None),
-        device=str(model.device),
-        peak_memory=lambda: peak_memory(model.device),
+        device="+".join(map(str, model.devices)),
+        peak_memory=lambda: peak_memory(model.devices),
         model_hashes=model.facts,
         load_seconds=time.perf_counter() - start,
         **settings,
     )
+
+
+def _chosen(cls: type[Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The top-level keys that a settings class has, with their types checked."""
+    names = SETTINGS if cls is RunSpec else [field.name for field in dataclasses.fields(cls)]
+    return typed_fields(cls, {name: config[name] for name in names}, "the configuration")
+
+
+def _check_keys(config: Mapping[str, Any]) -> None:
+    own = [field.name for field in dataclasses.fields(OwnSettings)]
+    known = [*SETTINGS, *own, *LAW, *GROUPS]
+    for key in config:
+        if key not in known:
+            raise ValueError(f"unknown option '{key}'{did_you_mean(key, known)}")
+
+
+def check_writable(results_dir: Path) -> None:
+    """Finds out before a model is loaded whether results can be written.
+
+    Raises:
+        RunFolderError: If they cannot.
+    """
+    with explain_os_errors(results_dir):
+        results_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=results_dir):
+            pass
 
 
 def load_dataset(config: Mapping[str, Any]) -> Dataset:
@@ -107,15 +166,17 @@ def load_dataset(config: Mapping[str, Any]) -> Dataset:
     return limit_prompts(loader.load(config["dataset"]["split"]), config["limit"], None)
 
 
-def synchronize(device: torch.device) -> None:
-    """Waits for the device; nothing to do on CPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def synchronize(devices: Sequence[torch.device]) -> None:
+    """Waits for the devices; nothing to do on CPU."""
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
 
-def peak_memory(device: torch.device) -> int:
-    """Peak memory in bytes: of the GPU's allocator, or of the process on CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+def peak_memory(devices: Sequence[torch.device]) -> int:
+    """Peak memory in bytes: of the GPUs' allocators, or of the process on CPU."""
+    gpus = [device for device in devices if device.type == "cuda"]
+    if gpus:
+        return sum(torch.cuda.max_memory_allocated(device) for device in gpus)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

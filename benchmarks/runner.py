@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from benchmarks.clock import present_objects_frozen
-from benchmarks.datasets.base import Prompt
+from benchmarks.datasets.base import Prompt, limit_prompts
 from benchmarks.files import RunFolderError, read_json
 from benchmarks.metrics import summarize
 from benchmarks.progress import RunProgress, open_progress
@@ -137,6 +138,15 @@ class _Session:
         self.spec, self.folder = spec, folder
         self.responder = Responder(spec)
 
+    @cached_property
+    def _generate_ids(self) -> frozenset[str]:
+        """Prompts on which the library's own generate is timed, spread over the categories."""
+        spec = self.spec
+        if spec.generate is None or not spec.law.is_greedy or spec.num_generate_prompts == 0:
+            return frozenset()
+        chosen = limit_prompts(spec.dataset, spec.num_generate_prompts)
+        return frozenset(prompt.prompt_id for prompt in chosen.prompts)
+
     @property
     def num_expected(self) -> int:
         """Rows of a complete run."""
@@ -146,7 +156,7 @@ class _Session:
     def arms(self, index: int) -> tuple[Arm, ...]:
         """Who answers the prompt with this index."""
         spec = self.spec
-        has_generate = spec.generate and spec.law.is_greedy and index < spec.num_generate_prompts
+        has_generate = spec.dataset.prompts[index].prompt_id in self._generate_ids
         return ("vanilla", "method", "generate") if has_generate else ("vanilla", "method")
 
     def measure(self) -> None:

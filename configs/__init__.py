@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import yaml
 
 from primitives.fields import did_you_mean
 
@@ -43,10 +45,19 @@ def unknown_choice(overrides: Sequence[str]) -> str | None:
     return None
 
 
-def swapped_primitives(overrides: Sequence[str]) -> list[str]:
-    """Names chosen on the command line for `retriever`, `tree_builder` and `verifier`.
+def swapped_primitives(method: str, chosen: Mapping[str, str]) -> list[str]:
+    """Primitives that replace a method's own, in the order of `PRIMITIVE_GROUPS`.
 
-    They become part of a method's label: `method=pld tree_builder=trie` is filed as `pld+trie`.
+    They become part of its label: `method=pld tree_builder=trie` is filed as `pld+trie`.
+
+    Args:
+        method: Name of the method's file.
+        chosen: What the composed configuration took from each group.
     """
-    pairs = (override.partition("=") for override in overrides)
-    return [name for group, _, name in pairs if group in PRIMITIVE_GROUPS]
+    entries = yaml.safe_load((CONFIG_DIR / "method" / f"{method}.yaml").read_text())["defaults"]
+    own = {key: value for entry in entries for key, value in entry.items()}
+    return [
+        chosen[group]
+        for group in PRIMITIVE_GROUPS
+        if chosen[group] != own.get(f"override /{group}")
+    ]

@@ -40,6 +40,7 @@ def build_method(config: Mapping[str, Any], law: SamplingLaw) -> Method:
         ConfigError: If the primitives do not go together.
         ValueError: If a component refuses a value.
     """
+    settings = typed_fields(Method, config["method"], "method")
     retriever = None
     if config["retriever"]["name"] is not None:
         retriever = _create(RETRIEVERS, config["retriever"])
@@ -47,8 +48,13 @@ def build_method(config: Mapping[str, Any], law: SamplingLaw) -> Method:
     _check_law(verifier, law)
     if retriever is not None:
         _check_proposal(retriever, verifier)
+        if config["method"]["node_budget"] == 0:
+            raise ConfigError(
+                f"retriever={retriever.name} needs room for drafts, but method.node_budget=0: "
+                "set method.node_budget, or take another method than vanilla"
+            )
     return Method(
-        **typed_fields(Method, config["method"], "method"),
+        **settings,
         retriever=retriever,
         tree_builder=_create(TREE_BUILDERS, config["tree_builder"]),
         verifier=verifier,

@@ -213,7 +213,7 @@ class _Loop:
         self._set_pending(self.method.verifier.choose(self.last_logits, self.random))
         self.output_ids, self.finish_reason = self.stop.clip([self.pending_id], 0)
         self.probe.end_phase("prefill")
-        if self.method.retriever and self.finish_reason is None:
+        if self.method.retriever:
             self.method.retriever.begin(self._context(out))
             self.probe.end_phase("observe")  # Learning from the prompt is the method's own cost.
 

@@ -47,7 +47,8 @@ class Context:
         ids_with_pending: The committed ids followed by the pending id; read-only.
         num_prompt_tokens: How many of the committed ids are the prompt, in tokens.
         vocab_size: Ids in [0, vocab_size) may be proposed.
-        last_logits: Logits at the last committed position, if the retriever needs `last_logits`.
+        last_logits: Logits at the last committed position after the sampling law (excluded tokens
+            are -inf), if the retriever needs `last_logits`.
         last_hidden: Input of the LM head there, if it needs `hidden`.
         prompt_hidden: Inputs of the LM head at all prompt positions, if it needs `prompt_hidden`;
             present in `begin` only.

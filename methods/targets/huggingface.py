@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from transformers import GenerationConfig
 
 from methods.targets.base import StepOutput, TreeOutput, UnsupportedModel, check_prompt
 from methods.targets.capability import check_architecture, check_tree_forward, max_context
@@ -128,15 +129,20 @@ class HuggingFaceTarget:
         """
         ids = self._tensor(list(token_ids))
         eos_ids = sorted(self.eos_ids) or None
-        output = self.model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
+        # A checkpoint's own configuration may ask for penalties, which greedy decoding has not.
+        plain = GenerationConfig(
             do_sample=False,
             max_new_tokens=max_new_tokens,
             eos_token_id=eos_ids,
             pad_token_id=eos_ids[0] if eos_ids else 0,
+            suppress_tokens=list(range(self.vocab_size, self.config.vocab_size)) or None,
             **kwargs,
         )
+        stored, self.model.generation_config = self.model.generation_config, plain
+        try:
+            output = self.model.generate(ids, attention_mask=torch.ones_like(ids))
+        finally:
+            self.model.generation_config = stored
         new_ids: list[int] = output[0, len(token_ids) :].tolist()
         return new_ids
 

@@ -36,13 +36,8 @@ class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor | None = None) -> None:
         """Allocates the buffers in the dtype and on the device of the first keys."""
-        value_states = key_states if value_states is None else value_states
-        self.keys = key_states.new_empty(
-            (*key_states.shape[:2], self.capacity, key_states.shape[3])
-        )
-        self.values = value_states.new_empty(
-            (*value_states.shape[:2], self.capacity, value_states.shape[3])
-        )
+        self.keys = self._buffer(key_states)
+        self.values = self._buffer(key_states if value_states is None else value_states)
         self.is_initialized = True
 
     def update(
@@ -58,11 +53,16 @@ class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
         self.values[:, :, start : self.num_rows].copy_(value_states)
         return self.keys[:, :, : self.num_rows], self.values[:, :, : self.num_rows]
 
-    def keep(self, num_committed: int, path: Sequence[int], is_prefix: bool) -> None:
-        """Keeps `num_committed` rows and those of the path's nodes behind them."""
-        end = num_committed + len(path)
-        if not is_prefix and self.is_initialized:
-            rows = torch.tensor(path, device=self.keys.device) + num_committed
+    def keep(self, num_committed: int, num_kept: int, rows: Tensor | None) -> None:
+        """Keeps the committed rows and, moved up behind them, the given ones.
+
+        Args:
+            num_committed: Rows that stay where they are.
+            num_kept: How many follow them.
+            rows: Where those are now; None if they are in place.
+        """
+        end = num_committed + num_kept
+        if rows is not None and self.is_initialized:
             # Gathered before it is written: source and destination overlap.
             self.keys[:, :, num_committed:end] = self.keys[:, :, rows]
             self.values[:, :, num_committed:end] = self.values[:, :, rows]
@@ -127,9 +127,15 @@ class TreeCache(Cache):  # type: ignore[misc]
             raise ValueError(
                 f"path {path} must increase within the {self.num_tree_rows} rows of the last tree"
             )
-        is_prefix = path == list(range(len(path)))
+        rows: dict[torch.device, Tensor] = {}  # One upload per device, not one per layer.
         for layer in self.layers:
-            layer.keep(self.num_committed, path, is_prefix)
+            index = None
+            if path[-1] >= len(path) and layer.is_initialized:
+                device = layer.keys.device
+                if device not in rows:
+                    rows[device] = torch.tensor(path, device=device) + self.num_committed
+                index = rows[device]
+            layer.keep(self.num_committed, len(path), index)
         self.num_committed += len(path)
 
     def clear(self) -> None:

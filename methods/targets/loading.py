@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from methods.targets.base import TargetModel, TextCodec
+from methods.targets.base import TargetModel, TextCodec, UnsupportedModel
 from methods.targets.cpu_linear import linear_kernels, prepack_linears, quantize_linears_int8
 from methods.targets.errors import explain_load_error
 from methods.targets.grouped_attention import EXACT_ATTENTION, GROUPED_ATTENTION
@@ -31,14 +32,14 @@ class LoadedModel:
         name: Label in result paths.
         target: The target model.
         codec: Text to ids and back.
-        device: Where the model runs.
+        devices: Where the model runs; several if it is spread.
         facts: What identifies it: source, revision, dtype, kernels, tokenizer hash.
     """
 
     name: str
     target: TargetModel
     codec: TextCodec
-    device: torch.device
+    devices: tuple[torch.device, ...]
     facts: dict[str, Any]
 
 
@@ -56,7 +57,7 @@ class ToyConfig:
             name=self.name,
             target=ToyTarget(vocab_size=self.vocab_size, seed=self.seed),
             codec=ToyCodec(vocab_size=self.vocab_size),
-            device=torch.device("cpu"),
+            devices=(torch.device("cpu"),),
             facts={"source": "toy", "dtype": "float64"},
         )
 
@@ -72,7 +73,8 @@ class HuggingFaceConfig:
         dtype: `auto` is what the checkpoint says.
         device: `auto` is CUDA where there is one, else CPU.
         device_map: Passed to transformers to spread a model over devices; excludes `device`.
-        attn_implementation: `sdpa` or `eager`.
+        attn_implementation: `sdpa` or `eager`; CPU variants of `sdpa` take its place with `int8`
+            and `prepack`.
         trust_remote_code: Whether code from the hub may run.
         quantization: `int8` is this project's, for CPU: one scale per row, so that rows of a draft
             tree do not influence each other. `bnb-8bit` and `bnb-4bit` are bitsandbytes.
@@ -135,6 +137,9 @@ class HuggingFaceConfig:
             "architecture": type(model).__name__,
             "dtype": str(model.dtype).removeprefix("torch."),
             "linear_kernels": kernels,
+            "attention": str(model.config._attn_implementation),
+            "device_map": {k: str(v) for k, v in getattr(model, "hf_device_map", {}).items()},
+            "files": files_hash(source),
             "num_parameters": num_parameters,
             "tokenizer_hash": tokenizer_hash(tokenizer, template),
         }
@@ -142,7 +147,7 @@ class HuggingFaceConfig:
             name=model_label(self.name, self.name_or_path),
             target=target,
             codec=codec,
-            device=device,
+            devices=devices_of(model),
             facts=facts,
         )
 
@@ -150,7 +155,7 @@ class HuggingFaceConfig:
         if self.device_map is not None and self.device != "auto":
             raise ValueError("model.device and model.device_map exclude each other: set one")
         if self.device != "auto":
-            return torch.device(self.device)
+            return checked_device(self.device)
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def _from_pretrained(self, source: str, device: torch.device) -> tuple[Any, Any]:
@@ -167,7 +172,7 @@ class HuggingFaceConfig:
             attn_implementation=(
                 EXACT_ATTENTION if self.quantization == "int8" else self.attn_implementation
             ),
-            device_map=self.device_map,
+            device_map=self.device_map or ({"": device} if self._bitsandbytes() else None),
             quantization_config=self._bitsandbytes(),
             **shared,
         )
@@ -187,6 +192,8 @@ class HuggingFaceConfig:
         """Swaps linear layers where the options ask for it; says what computes them now."""
         is_cpu_float32 = device.type == "cpu" and model.dtype == torch.float32
         if self.quantization == "int8":
+            if self.attn_implementation != "sdpa":
+                raise ValueError("model.quantization=int8 needs model.attn_implementation=sdpa")
             if not is_cpu_float32:
                 raise ValueError(
                     f"model.quantization=int8 is for model.device=cpu model.dtype=float32, got "
@@ -244,6 +251,54 @@ def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
                 frozenset(map(int, ids)) if isinstance(ids, list | tuple) else frozenset({int(ids)})
             )
     return frozenset()
+
+
+def checked_device(name: str) -> torch.device:
+    """A device of this machine.
+
+    Raises:
+        ValueError: If there is no such device.
+    """
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"model.device={name} is not to be had here: {reason}. Use auto, cpu, cuda or cuda:N"
+        ) from error
+    return device
+
+
+def devices_of(model: Any) -> tuple[torch.device, ...]:
+    """All devices that hold parameters.
+
+    Raises:
+        UnsupportedModel: If some are kept on disk: every pass would read them again.
+    """
+    devices = sorted({parameter.device for parameter in model.parameters()}, key=str)
+    if any(device.type == "meta" for device in devices):
+        raise UnsupportedModel(
+            "model.device_map leaves a part of the model on disk: it would be timed, not the method"
+        )
+    return tuple(devices)
+
+
+def files_hash(source: str) -> str | None:
+    """16 hex digits over names and sizes of a local model's files and its configuration.
+
+    Weights themselves are not read again: a hub model is identified by its revision, and a local
+    one that changes its weights but no size must change its name.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        return None
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(f"{path.name}:{path.stat().st_size}\n".encode())
+        if path.suffix == ".json":
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def tokenizer_hash(tokenizer: Any, template: str | None) -> str:

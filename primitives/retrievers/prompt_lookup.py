@@ -5,10 +5,11 @@ behind the match are the draft.
 
 Source: Saxena 2023, prompt-lookup-decoding (repository apoorvumang/prompt-lookup-decoding);
 `prompt_lookup_num_tokens` of Hugging Face transformers, generation/candidate_generator.py.
-Cost: O(s * (max_ngram - min_ngram + 1)) vectorised comparisons per propose, nothing per observe.
+Cost: O(s * max_ngram^2) vectorised comparisons per propose, nothing per observe.
 Deviations: `allow_short=False, match="first"` is the original rule (a match must be followed by
 `num_tokens` tokens and lie more than n tokens before the end); `allow_short=True, match="first",
-max_ngram=2` is the rule of transformers. `match="all"` is ours: every distinct continuation.
+max_ngram=2` is the rule of transformers, but for EOS, which it drops from drafts. `match="all"` is
+ours: distinct continuations, up to the limit.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 import configs
 from benchmarks.cli import build_spec, load_dataset
 from benchmarks.datasets import DATASETS
+from benchmarks.files import RunFolderError
 from benchmarks.runner import run
 from methods.build import MODEL_KINDS, ConfigError, build_law, build_method, build_model
 from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, RegistryError
@@ -90,7 +91,11 @@ def test_command_line_choice_beats_the_methods_own_in_any_order() -> None:
 
 def test_swapped_primitives_are_part_of_the_label() -> None:
     overrides = ["method=pld", "tree_builder=trie", "retriever.match=all", "limit=3"]
-    assert configs.swapped_primitives(overrides) == ["trie"]
+    own = {"retriever": "prompt_lookup", "tree_builder": "chain", "verifier": "greedy"}
+    assert configs.swapped_primitives("pld", own) == []
+    assert configs.swapped_primitives("pld", own | {"tree_builder": "trie"}) == ["trie"]
+    both = {"verifier": "sampling", "tree_builder": "trie", "retriever": "prompt_lookup"}
+    assert configs.swapped_primitives("pld", both) == ["trie", "sampling"]
     spec = build_spec(composed(*overrides, "model=toy"), ["trie"])
     assert "pld+trie" in spec.path.parts
 
@@ -109,6 +114,7 @@ def test_swapped_primitives_are_part_of_the_label() -> None:
         (["retriever.max_ngram=2.5"], r"max_ngram of retriever 'prompt_lookup' must be an int"),
         (["retriever.match=some"], r"must be first \| last \| all, got 'some'"),
         (["method.node_budget=true"], r"node_budget of method must be an int, got True"),
+        (["method.node_budget=0"], "retriever=prompt_lookup needs room for drafts"),
         (["method.node_budget=-1"], "node_budget must be ≥ 0, got -1"),
         (["method.max_candidates=0"], "max_candidates must be ≥ 1, got 0"),
     ],
@@ -167,3 +173,40 @@ def test_known_choices_pass(override: str) -> None:
 def test_dataset_without_a_path_says_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"needs dataset\.path=FILE"):
         load_dataset(composed("dataset=jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["limit=abc"], r"limit of the configuration must be an int \| null, got 'abc'"),
+        (["limit=1.5"], "limit of the configuration must be an int"),
+        (["limit=0"], "limit must be ≥ 1 or null, got 0"),
+        (["num_threads=0"], "num_threads must be ≥ 1 or null, got 0"),
+        (["results_dir=null"], "results_dir of the configuration must be a text, got None"),
+        (["method.name=null"], "name of method must be a text, got None"),
+        (["max_new_tokens=0"], "max_new_tokens must be ≥ 1, got 0"),
+        (["repeats=0"], "repeats must be ≥ 1, got 0"),
+        (["state=warm"], r"state of the configuration must be reset \| carry, got 'warm'"),
+        (["+foo=1"], "unknown option 'foo'"),
+        (["+limits=1"], "unknown option 'limits', did you mean 'limit'"),
+        (["dataset.split=dev"], "split of dataset=quickstart must be test or train, got 'dev'"),
+    ],
+)
+def test_wrong_options_are_told(overrides: list[str], message: str, tmp_path: Path) -> None:
+    config = composed("method=pld", "model=toy", f"results_dir={tmp_path}", *overrides)
+    with pytest.raises(ValueError, match=message):
+        build_spec(config)
+
+
+def test_results_folder_is_checked_before_the_model_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    config = composed("model=hf", "model.name_or_path=/nowhere", f"results_dir={tmp_path}/file/x")
+    with pytest.raises(RunFolderError, match="file"):
+        build_spec(config)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_told(device: str) -> None:
+    config = {"kind": "huggingface", "name_or_path": "/nowhere", "device": device}
+    with pytest.raises(ValueError, match=f"model.device={device} is not to be had here"):
+        build_model(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,14 +11,16 @@ import torch
 import transformers as tf
 
 from methods.build import build_vanilla
-from methods.decoding import StopRule, decode
+from methods.decoding import Method, StopRule, decode
 from methods.sampling import SamplingLaw
 from methods.targets.base import ContextOverflow, UnsupportedModel
 from methods.targets.capability import tree_forward_error
 from methods.targets.grouped_attention import EXACT_ATTENTION, GROUPED_ATTENTION
 from methods.targets.huggingface import HuggingFaceTarget
+from primitives.interfaces import Retriever
 from primitives.random_source import TorchRandom
-from primitives.types import DraftTree
+from primitives.registry import TREE_BUILDERS, VERIFIERS
+from primitives.types import Candidate, Context, DraftTree
 
 SHAPE = dict(
     vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
@@ -129,7 +132,7 @@ def test_vanilla_ids_equal_generate(name: str) -> None:
             prompt.tolist(), target=target, method=build_vanilla(SamplingLaw()), stop=stop,
             law=SamplingLaw(), random=TorchRandom.from_seed(0),
         )  # fmt: skip
-        reference = target.generate(prompt.tolist(), 24, suppress_tokens=[60, 61, 62, 63])
+        reference = target.generate(prompt.tolist(), 24)
         assert list(generation.output_ids) == reference
 
 
@@ -226,7 +229,9 @@ def test_trial_forward_tells_a_broken_commit(monkeypatch: pytest.MonkeyPatch) ->
 
     keep = kv_cache.TreeCacheLayer.keep
     monkeypatch.setattr(
-        kv_cache.TreeCacheLayer, "keep", lambda self, s, path, is_prefix: keep(self, s, path, True)
+        kv_cache.TreeCacheLayer,
+        "keep",
+        lambda self, s, num_kept, rows: keep(self, s, num_kept, None),
     )
     assert tree_forward_error(target) > 0.1
 
@@ -269,3 +274,72 @@ def test_grouped_attention_computes_what_sdpa_computes(name: str, attn_implement
     grouped.commit([0])
     actual_row = grouped.forward_tree(DraftTree.root_only(9)).logits
     torch.testing.assert_close(actual_row, expected_row, rtol=0, atol=1e-9)
+
+
+def test_exact_attention_caches_in_float64() -> None:
+    torch.manual_seed(0)
+    config = tf.LlamaConfig(**SHAPE, **GROUPED)
+    model = tf.AutoModelForCausalLM.from_config(
+        config, attn_implementation=EXACT_ATTENTION, dtype=torch.float32
+    ).eval()
+    target = HuggingFaceTarget(model, vocab_size=64, eos_ids=frozenset())
+    assert target.prefill(PROMPT, reserve=4).last_logits.dtype == torch.float32
+    assert target.cache.layers[0].keys.dtype == torch.float64
+    assert target.cache.layers[1].values.dtype == torch.float64
+
+
+def test_generate_ignores_penalties_of_the_checkpoint() -> None:
+    target = target_of("llama")
+    expected = target.generate(PROMPT, 24)
+    stored = target.model.generation_config
+    stored.repetition_penalty = 1.8
+    try:
+        assert target.generate(PROMPT, 24) == expected
+        assert target.model.generation_config is stored
+    finally:
+        stored.repetition_penalty = None
+
+
+@pytest.mark.parametrize("fault", ["oracle", "wrong", "decoys"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gpt_neox", "gpt2"])
+def test_drafted_trees_leave_the_ids_of_vanilla(name: str, fault: str) -> None:
+    """Through the whole loop; with decoys before the right child, commits have to move rows."""
+    target = target_of(name)
+    stop = StopRule(max_new_tokens=24, eos_ids=target.eos_ids)
+    settings = {"target": target, "stop": stop, "law": SamplingLaw()}
+    for seed in range(3):
+        prompt = torch.randint(3, 60, (6,), generator=torch.Generator().manual_seed(seed)).tolist()
+        vanilla = decode(
+            prompt, method=build_vanilla(SamplingLaw()), random=TorchRandom.from_seed(0), **settings
+        )
+        method = Method(
+            name=fault,
+            retriever=Scripted(ids=(*prompt, *vanilla.output_ids), fault=fault),
+            tree_builder=TREE_BUILDERS.create("trie"),
+            verifier=VERIFIERS.create("greedy"),
+            node_budget=16,
+            max_candidates=8,
+        )
+        drafted = decode(prompt, method=method, random=TorchRandom.from_seed(0), **settings)
+        assert drafted.output_ids == vanilla.output_ids
+        if fault == "wrong":
+            assert len(drafted.steps) == len(vanilla.steps)
+        else:
+            assert len(drafted.steps) <= len(vanilla.steps) // 3 + 1
+
+
+@dataclass(kw_only=True)
+class Scripted(Retriever):
+    """Knows the output: drafts it, its opposite, or decoys that come first and then it."""
+
+    ids: tuple[int, ...]
+    fault: str
+
+    def propose(self, context: Context, limit: int) -> list[Candidate]:
+        right = self.ids[len(context.ids_with_pending) :][:3]
+        wrong = tuple((token_id + 1) % 60 for token_id in right)
+        drafts = {"oracle": [right], "wrong": [wrong], "decoys": [wrong, right]}[self.fault]
+        return [
+            Candidate(token_ids=(context.pending_id, *draft), score=-float(rank))
+            for rank, draft in enumerate(drafts)
+        ]
