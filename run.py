@@ -12,6 +12,7 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -33,12 +34,17 @@ def main(config: DictConfig) -> None:
     except OmegaConfBaseException as error:
         code, message = 2, str(error)
     if message:
-        sys.stderr.write(f"error: {message.strip()}\n")
+        job = HydraConfig.get()
+        cell = f" in {' '.join(job.overrides.task)}" if job.mode == RunMode.MULTIRUN else ""
+        sys.stderr.write(f"error{cell}: {message.strip()}\n")
     EXIT_CODES.append(code)
 
 
 if __name__ == "__main__":
     if unknown := configs.unknown_choice(sys.argv[1:]):
         sys.exit(f"error: {unknown}")
+    # Hydra takes -m in front of the overrides only; people put it anywhere.
+    flags = [word for word in sys.argv[1:] if word in ("-m", "--multirun")]
+    sys.argv[1:] = flags[:1] + [word for word in sys.argv[1:] if word not in flags]
     main()
     sys.exit(max(EXIT_CODES, default=0))

@@ -55,6 +55,8 @@ class OwnSettings:
     results_dir: str
 
     def __post_init__(self) -> None:
+        if not self.results_dir:
+            raise ValueError("results_dir must name a folder, got an empty text")
         if self.num_threads is not None and self.num_threads < 1:
             raise ValueError(f"num_threads must be ≥ 1 or null, got {self.num_threads}")
 

@@ -151,10 +151,12 @@ class RequestError:
     Attributes:
         type: Class of the exception.
         message: Its text.
+        place: File name and line where it was raised.
     """
 
     type: str
     message: str
+    place: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,4 +164,7 @@ class RunSpec:
             "has_exact_phases": self.has_exact_phases,
             "state": self.state,
             "history": self.history,
+            "device": self.device,
+            "dtype": self.model_hashes.get("dtype"),
+            "linear_kernels": self.model_hashes.get("linear_kernels"),
         }

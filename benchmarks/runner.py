@@ -7,6 +7,7 @@ verification and cache work; tokenisation lies outside. What failed is recorded 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,10 +63,17 @@ def run(spec: RunSpec) -> RunResult:
         RunFolderError: If the run folder cannot be written, or holds damaged files.
     """
     with RunFolder(spec.path) as folder:
-        if folder.is_done:
-            summary = read_json(folder.path / "summary.json") or summarize_folder(folder.path)
-            return RunResult(path=folder.path, summary=summary, was_finished=True)
         session = _Session(spec, folder)
+        if folder.is_done:
+            # From the rows again: a table must not outlive the data that it comes from.
+            summary = summarize_folder(folder.path)
+            num_rows = len(read_requests(folder.path / "requests.jsonl"))
+            if num_rows != session.num_expected:
+                raise RunFolderError(
+                    f"{folder.path} is marked as done, but holds {num_rows} of "
+                    f"{session.num_expected} rows: move it away to measure anew"
+                )
+            return RunResult(path=folder.path, summary=summary, was_finished=True)
         folder.start(
             config=spec.config,
             facts=_facts(spec),
@@ -234,7 +242,9 @@ class _Session:
         except Exception as error:
             if self.spec.on_error == "stop":
                 raise
-            failure = RequestError(type=type(error).__name__, message=str(error))
+            failure = RequestError(
+                type=type(error).__name__, message=str(error), place=_place(error)
+            )
         return Request(
             prompt_id=prompt.prompt_id,
             category=prompt.category,
@@ -246,3 +256,9 @@ class _Session:
             turns=turns,
             error=failure,
         )
+
+
+def _place(error: BaseException) -> str:
+    """`file.py:line` where the error was raised, for whoever wrote that file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -19,6 +19,8 @@ from jaxtyping import Float
 
 NUM_RESAMPLES = 2000
 LEVEL = 0.95
+MIN_PROMPTS = 5
+"""Of fewer prompts there are so few different resamples that their quantiles mean nothing."""
 
 Interval = tuple[float, float]
 Verdict = Literal["faster", "slower", "no difference", "too few prompts"]
@@ -67,11 +69,11 @@ def bootstrap(
         seed: Seed of the draws.
 
     Returns:
-        Lower and upper end; None for fewer than two prompts, or if the statistic is defined in no
+        Lower and upper end; None for fewer than `MIN_PROMPTS`, or if the statistic is defined in no
         resample.
     """
     num_prompts = len(columns)
-    if num_prompts < 2:
+    if num_prompts < MIN_PROMPTS:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         values = statistic(_weights(num_prompts, num_resamples, seed) @ columns)

@@ -26,9 +26,11 @@ Summary = Mapping[str, Any]
 def print_results(summary: Summary, console: Console | None = None) -> None:
     """Prints the tables to stdout, in plain text where that is no terminal."""
     if console is None:
-        console = Console()
+        # Names come from users' files: they are no markup. A narrow terminal breaks lines itself.
+        console = Console(markup=False, highlight=False)
         if not console.is_terminal:
-            console = Console(width=WIDTH, no_color=True)
+            console = Console(width=WIDTH, no_color=True, markup=False, highlight=False)
+        console.width = max(console.width, WIDTH)
     console.print(render(summary))
 
 
@@ -36,7 +38,7 @@ def render(summary: Summary) -> Group:
     """All tables and notes of one run."""
     run = summary["run"]
     parts: list[RenderableType] = [
-        Text(f"{run['method']} on {run['dataset']}, {run['model']}", style="bold")
+        Text(f"{run['method']} on {run['dataset']}, {run['model']}{_variant(run)}", style="bold")
     ]
     if summary["num_measured"]:
         parts += [_arms(summary), "", _verdict(summary)]
@@ -46,6 +48,12 @@ def render(summary: Summary) -> Group:
             parts += ["", _phases(summary)]
     notes = _notes(summary)
     return Group(*parts, *([""] if notes else []), *map(Text, notes))
+
+
+def _variant(run: Mapping[str, Any]) -> str:
+    """` (float32, prepacked, cpu)`: what two runs of one model may differ in."""
+    words = [run[key] for key in ("dtype", "linear_kernels", "device") if run.get(key)]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _table(*columns: str) -> Table:
@@ -64,10 +72,12 @@ def _table(*columns: str) -> Table:
 def _arms(summary: Summary) -> Table:
     """Vanilla, the method and the library's generate, one line each."""
     metrics, speedup = summary["metrics"], summary["primary_speedup"]
+    is_same = metrics["strict_tau"]["value"] == metrics["tau"]["value"]
+    is_exact = summary["run"]["is_lossless"] and is_same
     columns = [
         ("tok/s", "tokens_per_second", ".1f"),
         ("tau", "tau", ".2f"),
-        *([] if summary["run"]["is_lossless"] else [("strict", "strict_tau", ".2f")]),
+        *([] if is_exact else [("strict", "strict_tau", ".2f")]),
         ("coverage", "draft_coverage", ".0%"),
         ("node acc.", "node_acceptance_rate", ".0%"),
         ("speedup [95 %]", speedup, "x"),
@@ -79,8 +89,9 @@ def _arms(summary: Summary) -> Table:
         "tau": _show(metrics["vanilla_tau"], ".2f"),
     }
     table.add_row("vanilla", *(vanilla.get(head, "") for head, _, _ in columns), "", "")
+    name = summary["run"]["method"]
     table.add_row(
-        summary["run"]["method"],
+        "vanilla again" if name == "vanilla" else name,
         *(_show(metrics[name], form) for _, name, form in columns),
         _show_count(metrics.get("identical_outputs")),
         str(summary["num_failed"]),
@@ -147,7 +158,8 @@ def _notes(summary: Summary) -> list[str]:
     failures = {failure["prompt_id"]: failure for failure in summary["failures"][::-1]}
     for prompt_id, failure in list(failures.items())[: -MAX_FAILURES - 1 : -1]:
         reason = f"{failure['type']}: {failure['message']}".splitlines()[0]
-        notes.append(f"prompt {prompt_id} failed ({failure['arm']}): {shorten(reason, 200)}")
+        place = f" [{failure['place']}]" if failure.get("place") else ""
+        notes.append(f"prompt {prompt_id} failed ({failure['arm']}): {shorten(reason, 200)}{place}")
     if len(failures) > MAX_FAILURES:
         notes.append(f"... and {len(failures) - MAX_FAILURES} more prompts, see summary.json")
     if run["is_lossless"] and summary["differences"]:

@@ -74,6 +74,6 @@ def _words(hint: Any) -> str:
         return " | ".join(_words(option) for option in typing.get_args(hint))
     if hint is type(None):
         return "null"
-    return {"int": "an int", "float": "a number", "bool": "true | false", "str": "a text"}.get(
+    return {"int": "an int", "float": "a number", "bool": "true | false", "str": "text"}.get(
         getattr(hint, "__name__", ""), str(hint)
     )

@@ -100,6 +100,13 @@ class HuggingFaceConfig:
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     system_prompt: str | None = None
 
+    @property
+    def label(self) -> str:
+        """The model's name in result paths; a quantised model is another one."""
+        label = model_label(self.name, self.name_or_path)
+        is_told = self.quantization is None or label.endswith(self.quantization)
+        return label if is_told else f"{label}-{self.quantization}"
+
     def load(self) -> LoadedModel:
         """Loads model and tokenizer and prepares the target.
 
@@ -109,6 +116,8 @@ class HuggingFaceConfig:
             ValueError: If options exclude each other.
         """
         device = self._device()
+        if self.name_or_path == EMBEDDED and self.revision is not None:
+            raise ValueError("model.revision is for hub models: the embedded one has none")
         source = str(ensure_smollm2()) if self.name_or_path == EMBEDDED else self.name_or_path
         try:
             tokenizer, model = self._from_pretrained(source, device)
@@ -144,7 +153,7 @@ class HuggingFaceConfig:
             "tokenizer_hash": tokenizer_hash(tokenizer, template),
         }
         return LoadedModel(
-            name=model_label(self.name, self.name_or_path),
+            name=self.label,
             target=target,
             codec=codec,
             devices=devices_of(model),
@@ -163,6 +172,7 @@ class HuggingFaceConfig:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
+        logging.disable_propagation()  # Its own handler prints already.
         shared = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
         tokenizer = AutoTokenizer.from_pretrained(source, **shared)
         model = AutoModelForCausalLM.from_pretrained(
@@ -197,7 +207,7 @@ class HuggingFaceConfig:
             if not is_cpu_float32:
                 raise ValueError(
                     f"model.quantization=int8 is for model.device=cpu model.dtype=float32, got "
-                    f"{device.type} {model.dtype}: use bnb-8bit there"
+                    f"{device.type} and {model.dtype} (bnb-8bit is for GPUs)"
                 )
             quantize_linears_int8(model)
             return "int8"

@@ -147,7 +147,7 @@ def test_a_wrong_proposal_kind_is_refused() -> None:
         ("model=smollm", "unknown model 'smollm', did you mean 'smollm2-135m' or"),
         ("method=pld,vanila", "unknown method 'vanila', did you mean 'vanilla'?"),
         ("dataset=xyz", "unknown dataset 'xyz'. There is: "),
-        ("retriever=nothing_like_it", "unknown retriever 'nothing_like_it'. There is: none, "),
+        ("retriever=nothing_like_it", "unknown retriever 'nothing_like_it'. There is: "),
     ],
 )
 def test_unknown_choices_are_answered_with_near_matches(override: str, message: str) -> None:
@@ -182,8 +182,8 @@ def test_dataset_without_a_path_says_what_to_do() -> None:
         (["limit=1.5"], "limit of the configuration must be an int"),
         (["limit=0"], "limit must be ≥ 1 or null, got 0"),
         (["num_threads=0"], "num_threads must be ≥ 1 or null, got 0"),
-        (["results_dir=null"], "results_dir of the configuration must be a text, got None"),
-        (["method.name=null"], "name of method must be a text, got None"),
+        (["results_dir=null"], "results_dir of the configuration must be text, got None"),
+        (["method.name=null"], "name of method must be text, got None"),
         (["max_new_tokens=0"], "max_new_tokens must be ≥ 1, got 0"),
         (["repeats=0"], "repeats must be ≥ 1, got 0"),
         (["state=warm"], r"state of the configuration must be reset \| carry, got 'warm'"),

@@ -167,7 +167,7 @@ def check_fields_are_documented(cls: type[Any]) -> None:
 
 def check_module_names_source_and_cost(cls: type[Any]) -> None:
     text = inspect.getdoc(sys.modules[cls.__module__]) or ""
-    assert "Source:" in text
+    assert "Source:" in text, "the module docstring names no `Source:` (paper, section, equation)"
     assert "Cost:" in text
 
 

@@ -175,11 +175,13 @@ def test_prompt_lookup_draft_is_cut_by_eos_and_by_the_limit() -> None:
     assert limited.steps[-1].draft_depth == 1
 
 
-def test_eos_as_first_token_runs_no_step_and_begins_no_retriever() -> None:
+def test_eos_as_first_token_runs_no_step_but_shows_the_prompt() -> None:
+    """A retriever that learns across prompts must not miss one."""
     spy, target = Spy(), ToyTarget(vocab_size=8, eos_logit=100.0)
     generation = generate(make_method(spy), PROMPT, target=target)
     assert generation.output_ids == (EOS,)
-    assert (generation.steps, spy.begun, spy.asked) == ((), [], [])
+    assert (generation.steps, spy.asked) == ((), [])
+    assert spy.begun[0].ids_with_pending.tolist() == [*PROMPT, EOS]
 
 
 def test_retriever_sees_committed_ids_and_pending() -> None:

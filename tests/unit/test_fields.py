@@ -50,7 +50,7 @@ def test_an_int_for_a_float_becomes_one() -> None:
         ({"is_on": 1}, r"is_on of it must be true \| false, got 1"),
         ({"word": "middle"}, r"word of it must be first \| last, got 'middle'"),
         ({"mode": 1}, r"mode of it must be auto \| true \| false, got 1"),
-        ({"label": 3}, r"label of it must be a text \| null, got 3"),
+        ({"label": 3}, r"label of it must be text \| null, got 3"),
         ({"extra": []}, "extra of it must be"),
         ({"cuont": 1}, r"it has no field 'cuont', did you mean 'count'\? It has: count, share"),
     ],

@@ -49,12 +49,16 @@ def test_pairing_removes_what_prompts_have_in_common():
     assert (low, high) == (2.0, 2.0)
 
 
-def test_two_prompts_by_hand():
-    # Four equally likely draws of two prompts: ratios 1, 2, 2, 3 (equal denominators).
-    low, high = bootstrap(columns([1, 3], [1, 1]), ratio)
-    assert (low, high) == (1.0, 3.0)
-    low, high = bootstrap(columns([1, 3], [1, 1]), ratio, level=0.4)
-    assert (low, high) == (2.0, 2.0)
+def test_five_prompts_by_hand():
+    # One prompt of five has ratio 6: the draws give 1 + how often it is drawn, 0 to 5 times with
+    # probabilities .328 .410 .205 .051 .006 .0003, so that .025 and .975 fall on 1 and 4.
+    low, high = bootstrap(columns([1, 1, 1, 1, 6], [1] * 5), ratio, num_resamples=20000)
+    assert (low, high) == (1.0, 4.0)
+
+
+def test_four_prompts_are_too_few():
+    assert bootstrap(columns([1, 2, 3, 4], [1] * 4), ratio) is None
+    assert verdict(None) == "too few prompts"
 
 
 def test_the_interval_of_a_mean_is_the_normal_one():
