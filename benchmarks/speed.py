@@ -138,6 +138,21 @@ def row_curve(
     return {k: statistics.median(values) for k, values in times.items()}
 
 
+def prefill_peaks(
+    target: TargetModel, num_tokens: Sequence[int], peak_bytes: Callable[[], int]
+) -> dict[int, int]:
+    """Peak memory of the process in bytes after a prefill of each length, shortest first.
+
+    A peak never falls, so that the growth from one length to the next is the cost of the longer
+    prompt: twice the tokens must not cost four times the memory.
+    """
+    peaks = {}
+    for length in sorted(num_tokens):
+        target.prefill([5 + i % 1000 for i in range(length)], reserve=1)
+        peaks[length] = peak_bytes()
+    return peaks
+
+
 def phase_shares(
     target: TargetModel, prompts: Sequence[Sequence[int]], max_new_tokens: int
 ) -> dict[str, float]:

@@ -11,7 +11,6 @@ step per phase, the time of a k-row forward relative to a 1-row forward, and pea
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import speed
+from benchmarks.cli import peak_memory
 from benchmarks.datasets import DATASETS, limit_prompts
 from methods.build import build_model
 from methods.targets.huggingface import HuggingFaceTarget
@@ -32,6 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 NUM_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 CURVE_CONTEXT = 256
+PREFILL_LENGTHS = (1024, 2048, 4096)
 MIB = 2**20
 CONSOLE = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
@@ -52,7 +53,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
-    parser.add_argument("--prompts", type=int, default=6, help="quickstart prompts")
+    parser.add_argument("--prompts", type=int, default=3, help="quickstart prompts")
     parser.add_argument("--tokens", type=int, default=64, help="output budget per prompt")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
@@ -74,8 +75,9 @@ def bench_variant(variant: str, options: argparse.Namespace) -> None:
     print_phases(speed.phase_shares(target, prompts, options.tokens))
     context = (prompts[0] * CURVE_CONTEXT)[:CURVE_CONTEXT]
     print_curve(speed.row_curve(target, context, NUM_ROWS, 2 * options.rounds))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (MIB / 1024)
-    CONSOLE.print(f"peak memory of the process so far: {peak:.0f} MiB")
+    peaks = speed.prefill_peaks(target, PREFILL_LENGTHS, lambda: peak_memory(model.devices))
+    parts = "  ".join(f"{length} tokens {peak / MIB:.0f}" for length, peak in peaks.items())
+    CONSOLE.print(f"peak memory of the process in MiB, after a prefill of: {parts}")
 
 
 def print_comparison(result: speed.Comparison) -> None:

@@ -78,8 +78,8 @@ def conditions(summary: dict[str, Any], env: dict[str, Any]) -> str:
     session = env["sessions"][-1]
     versions = session["versions"]
     return (
-        f"{summary['num_prompts']} quickstart prompts, greedy, batch 1, {session['num_threads']} "
-        f"threads of a {session['cpu'].replace('(R)', '')} without GPU; torch "
+        f"{summary['num_prompts']} quickstart prompts x up to 128 tokens, greedy, batch 1; "
+        f"{session['cpu'].replace('(R)', '')}, {session['num_threads']} threads, no GPU; torch "
         f"{versions['torch']}, transformers {versions['transformers']}. Brackets are 95 % "
         "intervals over prompts; tok/s is vanilla -> method in the same loop."
     )
