@@ -24,6 +24,7 @@ from benchmarks.cli import peak_memory
 from benchmarks.datasets import DATASETS, limit_prompts
 from methods.build import build_model
 from methods.targets.huggingface import HuggingFaceTarget
+from methods.targets.loading import LoadedModel
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "stock": {"prepack": False},
@@ -47,12 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     for variant in options.variants:
         bench_variant(variant, options)
+    bench_against_stock(options)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
+    parser.add_argument("--variants", nargs="*", choices=list(VARIANTS), default=list(VARIANTS))
     parser.add_argument("--prompts", type=int, default=3, help="quickstart prompts")
     parser.add_argument("--tokens", type=int, default=64, help="output budget per prompt")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds")
@@ -62,13 +64,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def bench_variant(variant: str, options: argparse.Namespace) -> None:
     """All measurements of one variant, in one process on one model object."""
-    fields = {"kind": "huggingface", "name_or_path": "embedded", "dtype": "float32"}
-    model = build_model({**fields, "device": "cpu", **VARIANTS[variant]})
-    target = model.target
-    assert isinstance(target, HuggingFaceTarget)
-    dataset = DATASETS.create("quickstart").load("test")
-    chosen = limit_prompts(dataset, options.prompts, None).prompts
-    prompts = [model.codec.encode([("user", prompt.turns[0])]) for prompt in chosen]
+    model, target = load(variant)
+    prompts = encode_prompts(model, options.prompts)
     CONSOLE.rule(f"{variant} linear layers")
     arms = speed.generate_arms(target, options.tokens)
     print_comparison(speed.compare(arms, prompts, options.rounds))
@@ -78,6 +75,31 @@ def bench_variant(variant: str, options: argparse.Namespace) -> None:
     peaks = speed.prefill_peaks(target, PREFILL_LENGTHS, lambda: peak_memory(model.devices))
     parts = "  ".join(f"{length} tokens {peak / MIB:.0f}" for length, peak in peaks.items())
     CONSOLE.print(f"peak memory of the process in MiB, after a prefill of: {parts}")
+
+
+def bench_against_stock(options: argparse.Namespace) -> None:
+    """This project as it runs by default against transformers as it comes, in one process."""
+    model, target = load("prepacked")
+    ours = speed.generate_arms(target, options.tokens)
+    theirs = speed.generate_arms(load("stock")[1], options.tokens)
+    CONSOLE.rule("this loop on prepacked layers, generate on stock layers")
+    arms = {name: (theirs if "generate" in name else ours)[name] for name in ours}
+    print_comparison(speed.compare(arms, encode_prompts(model, options.prompts), options.rounds))
+
+
+def load(variant: str) -> tuple[LoadedModel, HuggingFaceTarget]:
+    """The embedded model in one variant."""
+    fields = {"kind": "huggingface", "name_or_path": "embedded", "dtype": "float32"}
+    model = build_model({**fields, "device": "cpu", **VARIANTS[variant]})
+    assert isinstance(model.target, HuggingFaceTarget)
+    return model, model.target
+
+
+def encode_prompts(model: LoadedModel, num_prompts: int) -> list[list[int]]:
+    """First turns of quickstart prompts, spread over the categories."""
+    dataset = DATASETS.create("quickstart").load("test")
+    chosen = limit_prompts(dataset, num_prompts).prompts
+    return [model.codec.encode([("user", prompt.turns[0])]) for prompt in chosen]
 
 
 def print_comparison(result: speed.Comparison) -> None:
