@@ -1,0 +1,77 @@
+"""Facts about a model: its devices, what ends its texts, and what identifies it in records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from methods.targets.base import UnsupportedModel
+
+
+def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Ids that end a generation: of the generation config, else model, else tokenizer."""
+    for holder in (model.generation_config, model.config, tokenizer):
+        ids = getattr(holder, "eos_token_id", None)
+        if ids is not None:
+            return (
+                frozenset(map(int, ids)) if isinstance(ids, list | tuple) else frozenset({int(ids)})
+            )
+    return frozenset()
+
+
+def checked_device(name: str) -> torch.device:
+    """A device of this machine.
+
+    Raises:
+        ValueError: If there is no such device.
+    """
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"model.device={name} is not to be had here: {reason}. Use auto, cpu, cuda or cuda:N"
+        ) from error
+    return device
+
+
+def devices_of(model: Any) -> tuple[torch.device, ...]:
+    """All devices that hold parameters.
+
+    Raises:
+        UnsupportedModel: If some are kept on disk: every pass would read them again.
+    """
+    devices = sorted({parameter.device for parameter in model.parameters()}, key=str)
+    if any(device.type == "meta" for device in devices):
+        raise UnsupportedModel(
+            "model.device_map leaves a part of the model on disk: it would be timed, not the method"
+        )
+    return tuple(devices)
+
+
+def files_hash(source: str) -> str | None:
+    """16 hex digits over names and sizes of a local model's files and its configuration.
+
+    Weights themselves are not read again: a hub model is identified by its revision, and a local
+    one that changes its weights but no size must change its name.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        return None
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(f"{path.name}:{path.stat().st_size}\n".encode())
+        if path.suffix == ".json":
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def tokenizer_hash(tokenizer: Any, template: str | None) -> str:
+    """16 hex digits over vocabulary, added tokens and chat template."""
+    content = json.dumps([sorted(tokenizer.get_vocab().items()), template], ensure_ascii=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
