@@ -96,6 +96,9 @@ class TreeBuilder(Component):
 
         Returns:
             A tree with at most `budget` draft nodes.
+
+        Raises:
+            ValueError: If candidates with and without `draft_probs` are to share a tree.
         """
 
 
@@ -141,4 +144,7 @@ class Verifier(Component):
             last_logits: Logits that node 0 and its alternatives were judged by.
             logits: Row i predicts what follows node i.
             random: The only source of randomness.
+
+        Raises:
+            ValueError: If a node carries a token that its `draft_probs` exclude.
         """
