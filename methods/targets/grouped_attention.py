@@ -7,8 +7,8 @@ head of their group before the product; here torch's kernel reads them where the
 it. Quantised layers turn a difference in the last bit of their input into another integer now and
 then, and from layer to layer these differences grow: with float32 attention, whose sums are ordered
 by the shape of the call, logits of a draft tree and of its paths one by one differ visibly. Sums in
-float64, rounded to float32 at the end, are the same for every shape unless one lies within float64's
-error of a rounding boundary; the tests on SmolLM2 ask for equality and get it.
+float64, rounded to float32 at the end, are the same for every shape unless one lies within an error
+of float64 of a rounding boundary; the tests on SmolLM2 ask for equality and get it.
 
 Source: grouped-query attention, Ainslie et al. 2023 (arXiv 2305.13245).
 """
