@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.clock import CLOCK_PHASES
+from benchmarks.quality import repetition_index
 from benchmarks.records import Request, Steps
 from primitives.types import ROOT_REASON
 
@@ -36,8 +37,8 @@ def count_request(request: Request) -> dict[str, Any]:
     """Everything that metrics add up, of one request without an error.
 
     Returns:
-        `output_tokens`, `step_tokens`, `steps`, `wall_ns`, `decode_ns`; for
-        `vanilla` and `method` also what `_count_steps` and the phases give.
+        `output_tokens`, `step_tokens`, `steps`, `wall_ns`, `decode_ns`, `repetition` (mean over
+        turns); for `vanilla` and `method` also what `_count_steps` and the phases give.
     """
     turns = request.turns
     counts: dict[str, Any] = {
@@ -46,6 +47,8 @@ def count_request(request: Request) -> dict[str, Any]:
         "steps": num_steps(request),
         "wall_ns": sum(turn.wall_ns for turn in turns),
         "decode_ns": sum(turn.wall_ns - turn.phase_ns.get("prefill", 0) for turn in turns),
+        "repetition": sum(repetition_index(turn.output_ids) for turn in turns) / len(turns),
+        "max_regret_bound": max_regret_bound(request),
     }
     for phase in CLOCK_PHASES:
         counts[f"phase:{phase}"] = sum(turn.phase_ns.get(phase, 0) for turn in turns)
@@ -55,13 +58,28 @@ def count_request(request: Request) -> dict[str, Any]:
     return counts
 
 
-def _count_steps(steps: Steps) -> dict[str, int]:
+def max_regret_bound(request: Request) -> float:
+    """The largest bound on the regret of a token that some step of the answer recorded, in nats."""
+    steps = [turn.steps for turn in request.turns if turn.steps is not None]
+    return max((x for s in steps for bounds in s.regret_bounds for x in bounds), default=0.0)
+
+
+def _count_steps(steps: Steps) -> dict[str, float]:
     """Sums over steps; `depth:d` counts kept nodes at depth d, `reason:r` accepted draft nodes."""
-    counts = {
+    drafts = [
+        (num_drafted, tokens)
+        for num_drafted, tokens in zip(steps.num_draft_nodes, steps.candidate_tokens, strict=True)
+        if num_drafted
+    ]
+    counts: dict[str, float] = {
         "draft_nodes": sum(steps.num_draft_nodes),
         "draft_steps": sum(num > 0 for num in steps.num_draft_nodes),
+        "candidate_tokens": sum(tokens for _, tokens in drafts),
+        "saved_tokens": sum(tokens - (num_drafted + 1) for num_drafted, tokens in drafts),
         "accepted": sum(steps.num_accepted),
         "strict_tokens": 0,
+        "regret": sum(x for regrets in steps.regrets for x in regrets),
+        "gated": sum(x > 0 for bounds in steps.regret_bounds for x in bounds),
     }
     for reasons, num_output in zip(steps.reasons, steps.num_output, strict=True):
         counts["strict_tokens"] += min(_num_exact(reasons), num_output)

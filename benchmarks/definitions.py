@@ -39,6 +39,12 @@ _LENGTH = Definition(
     "tokens", "output_tokens.mean_per_prompt", "Output tokens of all turns, mean over prompts."
 )
 
+_REPETITION = Definition(
+    "share",
+    "repetition.share_of_repeated_4grams.mean_per_prompt",
+    "Share of an answer's 4-grams of tokens that it had before, mean over turns and prompts.",
+)
+
 DEFINITIONS: dict[str, Definition] = {
     "tau": _TAU,
     "vanilla_tau": _TAU,
@@ -66,6 +72,31 @@ DEFINITIONS: dict[str, Definition] = {
     "accepted_by_reason": Definition(
         "share", "accepted_by_reason.micro", "Share of accepted nodes kept for this reason."
     ),
+    "compression": Definition(
+        "share",
+        "compression.one_minus_nodes_per_candidate_token",
+        "1 - tree nodes (node 0 and the node budget's cut included) over the tokens of all "
+        "candidates, over steps with a draft.",
+    ),
+    "regret": Definition(
+        "nats/token",
+        "regret.mean_log_probability_gap_to_argmax.per_step_token",
+        "log p(argmax) - log p(token) under the target, given the text as it was output; summed "
+        "over kept nodes, over the output tokens of all steps.",
+    ),
+    "regret_bound": Definition(
+        "nats/token",
+        "regret_bound.share_of_gated_tokens_times_largest_gap",
+        "Share of kept nodes where the rule is open x the largest log p(1st) - log p(k-th) among "
+        "them (SENSE, appendix D); bounds the regret where only top-k tokens pass.",
+    ),
+    "rouge_l": Definition(
+        "F1",
+        "rouge_l.against_vanilla.words.mean_per_prompt",
+        "ROUGE-L F1 of the method's answers against vanilla's, mean over turns and prompts.",
+    ),
+    "repetition": _REPETITION,
+    "vanilla_repetition": _REPETITION,
     "draft_nodes": Definition("nodes/step", "draft_nodes.micro.per_step", "Draft nodes per step."),
     "speedup": Definition(
         "ratio",

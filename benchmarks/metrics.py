@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.clock import CLOCK_PHASES
 from benchmarks.definitions import define
 from benchmarks.prompt_table import ArmCounts, Ids, PromptTable
+from benchmarks.quality import rouge_l
 from benchmarks.records import Request
 from benchmarks.statistics import Statistic, bootstrap, exp_ratio, point, ratio, ratio_of_ratios
 
@@ -37,6 +38,8 @@ def summarize(requests: Sequence[Request], *, is_greedy: bool, is_lossless: bool
     """
     table = PromptTable.from_requests(requests)
     metrics = _all_metrics(table, requests, is_greedy) if table.categories else {}
+    if table.categories and not is_lossless:
+        metrics |= _quality(table, requests)
     lengths = (table.vanilla["output_tokens"], table.method["output_tokens"])
     return {
         "num_prompts": len({request.prompt_id for request in requests}),
@@ -96,6 +99,7 @@ def _acceptance(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
         | _metric("tau_macro", [per_prompt, np.ones(len(per_prompt))], ratio)
         | _metric("strict_tau", [m["strict_tokens"], m["steps"]], ratio)
         | _metric("draft_nodes", [m["draft_nodes"], m["steps"]], ratio)
+        | _metric("compression", [m["saved_tokens"], m["candidate_tokens"]], ratio)
         | _metric("output_tokens", [m["output_tokens"], one], ratio)
         | _metric("vanilla_output_tokens", [v["output_tokens"], one], ratio)
     )
@@ -105,6 +109,34 @@ def _acceptance(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
         columns = [m[f"reason:{reason}"], m["accepted"]]
         metrics |= _metric(f"accepted_by_reason.{reason}", columns, ratio)
     return metrics
+
+
+def _quality(table: PromptTable, requests: Sequence[Request]) -> Metrics:
+    """What a method that may change the output did to it."""
+    v, m, one = table.vanilla, table.method, np.ones(len(table.method))
+    similarity = _similarity_to_vanilla(requests, m.prompt_ids)
+    metrics = (
+        _metric("regret", [m["regret"], m["step_tokens"]], ratio)
+        | _metric("rouge_l", [similarity, one], ratio)
+        | _metric("repetition", [m["repetition"], one], ratio)
+        | _metric("vanilla_repetition", [v["repetition"], one], ratio)
+    )
+    largest = m["max_regret_bound"].max()
+    if largest > 0:
+        columns = [m["gated"] * largest, m["step_tokens"]]
+        metrics |= _metric("regret_bound", columns, ratio)
+    return metrics
+
+
+def _similarity_to_vanilla(requests: Sequence[Request], prompt_ids: Sequence[str]) -> np.ndarray:
+    """ROUGE-L per prompt, mean over turns and repeats."""
+    turns = {request.key: request.turns for request in requests}
+    values: dict[str, list[float]] = {prompt_id: [] for prompt_id in prompt_ids}
+    for (prompt_id, repeat, arm), answers in turns.items():
+        if arm == "method" and prompt_id in values:
+            pairs = zip(turns[prompt_id, repeat, "vanilla"], answers, strict=True)
+            values[prompt_id] += [rouge_l(vanilla.text, turn.text) for vanilla, turn in pairs]
+    return np.array([np.mean(values[prompt_id]) for prompt_id in prompt_ids])
 
 
 def _time(vanilla: ArmCounts, method: ArmCounts) -> Metrics:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from methods.decoding import StepRecord
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Arm = Literal["vanilla", "method", "generate"]
 """Who answered: the loop without a retriever, the method, or the library's own `generate`."""
@@ -23,8 +23,13 @@ Arm = Literal["vanilla", "method", "generate"]
 RequestKey = tuple[str, int, Arm]
 """Prompt id, repeat and arm: no run has two rows with the same one."""
 
-_COUNTS = ("num_draft_nodes", "num_accepted", "num_output", "match_len", "draft_depth", "step_ns")
+_COUNTS = (
+    "num_draft_nodes", "num_accepted", "num_output", "match_len", "draft_depth",
+    "candidate_tokens", "step_ns",
+)  # fmt: skip
 _WORDS = ("reasons", "sources")
+_NUMBERS = ("regrets", "regret_bounds")
+_DIGITS = 6
 _Item = TypeVar("_Item", bound=Hashable)
 
 
@@ -38,9 +43,12 @@ class Steps:
         num_output: Per step, in tokens.
         match_len: Per step, in tokens.
         draft_depth: Per step.
+        candidate_tokens: Per step, in tokens.
         step_ns: Wall time of each step.
         reasons: Per step the reason of each committed node.
         sources: Per step the source of each committed node.
+        regrets: Per step the regret of each committed node in nats; empty if all are 0.
+        regret_bounds: Per step its bound for each committed node in nats; empty without one.
     """
 
     num_draft_nodes: tuple[int, ...] = ()
@@ -48,12 +56,15 @@ class Steps:
     num_output: tuple[int, ...] = ()
     match_len: tuple[int, ...] = ()
     draft_depth: tuple[int, ...] = ()
+    candidate_tokens: tuple[int, ...] = ()
     step_ns: tuple[int, ...] = ()
     reasons: tuple[tuple[str, ...], ...] = ()
     sources: tuple[tuple[str, ...], ...] = ()
+    regrets: tuple[tuple[float, ...], ...] = ()
+    regret_bounds: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in (*_COUNTS, *_WORDS):
+        for name in (*_COUNTS, *_WORDS, *_NUMBERS):
             length = len(getattr(self, name))
             if length != len(self):
                 raise ValueError(f"{name} must have one entry per step ({len(self)}), got {length}")
@@ -69,12 +80,16 @@ class Steps:
             for name in (*_COUNTS, *_WORDS)
             if name != "step_ns"
         }
+        for name in _NUMBERS:
+            values = (getattr(record, name) for record in records)
+            columns[name] = tuple(tuple(round(x, _DIGITS) for x in row) for row in values)
         return cls(step_ns=tuple(step_ns), **columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Counts as lists; words as the distinct tuples and one index per step."""
+        """Counts as lists; tuples as the distinct ones and one index per step."""
         counts = {name: list(getattr(self, name)) for name in _COUNTS}
-        return counts | {name: _to_categories(getattr(self, name)) for name in _WORDS}
+        # Most steps have no regrets or the same reasons: each distinct tuple is written once.
+        return counts | {name: _to_categories(getattr(self, name)) for name in (*_WORDS, *_NUMBERS)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Steps:
@@ -82,7 +97,7 @@ class Steps:
         columns: dict[str, Any] = {name: tuple(value[name]) for name in _COUNTS}
         columns |= {
             name: tuple(tuple(value[name]["values"][code]) for code in value[name]["codes"])
-            for name in _WORDS
+            for name in (*_WORDS, *_NUMBERS)
         }
         return cls(**columns)
 

@@ -42,6 +42,8 @@ def render(summary: Summary) -> Group:
     ]
     if summary["num_measured"]:
         parts += [_arms(summary), "", _verdict(summary)]
+        if not run["is_lossless"]:
+            parts += ["", _quality(summary)]
         if len(summary["categories"]) > 1:
             parts += ["", _categories(summary)]
         if run["has_exact_phases"]:
@@ -101,6 +103,36 @@ def _arms(summary: Summary) -> Table:
         same = _show_count(metrics["identical_to_generate"])
         table.add_row("generate", rate, *[""] * (len(columns) - 1), same, "")
     return table
+
+
+def _quality(summary: Summary) -> Table:
+    """What a relaxed verifier kept, and what that did to the output."""
+    metrics = summary["metrics"]
+    reasons = [name for name in metrics if name.startswith("accepted_by_reason.")]
+    table = _table(
+        "accepted drafts",
+        *(name.partition(".")[2] for name in reasons),
+        "regret (nats/token)",
+        *(["its bound"] if "regret_bound" in metrics else []),
+        "ROUGE-L to vanilla",
+        "tokens",
+        "repetition",
+    )
+    table.add_row(
+        "",
+        *(_show(metrics[name], ".0%") for name in reasons),
+        _show(metrics["regret"], ".3f"),
+        *([_show(metrics["regret_bound"], ".3f")] if "regret_bound" in metrics else []),
+        _show(metrics["rouge_l"], ".2f"),
+        _beside(metrics, "output_tokens", ".0f"),
+        _beside(metrics, "repetition", ".0%"),
+    )
+    return table
+
+
+def _beside(metrics: Mapping[str, Any], name: str, form: str) -> str:
+    """A value with vanilla's behind it."""
+    return f"{_show(metrics[name], form)} (vanilla {_show(metrics[f'vanilla_{name}'], form)})"
 
 
 def _categories(summary: Summary) -> Table:

@@ -103,6 +103,9 @@ class StepRecord:
         sources: Where each committed node came from; "" for node 0.
         match_len: Longest `match_len` among the draft nodes, in tokens.
         draft_depth: Depth of the deepest draft node.
+        candidate_tokens: Tokens of all candidates that the tree was built from.
+        regrets: As in `Verdict`, of the committed nodes.
+        regret_bounds: As in `Verdict`, of the committed nodes.
     """
 
     num_draft_nodes: int
@@ -112,6 +115,9 @@ class StepRecord:
     sources: tuple[str, ...]
     match_len: int
     draft_depth: int
+    candidate_tokens: int
+    regrets: tuple[float, ...]
+    regret_bounds: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +209,7 @@ class _Loop:
             reserve=self.stop.max_new_tokens,
             draft_rows=self.method.node_budget,
             prompt_hidden="prompt_hidden" in self.needs,
+            prompt_top_ids="prompt_top_ids" in self.needs,
         )
         self.last_logits = self.law.apply(out.last_logits)
         self.last_hidden = out.last_hidden
@@ -222,7 +229,9 @@ class _Loop:
         out = self.target.forward_tree(tree)
         self.probe.end_phase("forward")
         logits = self.law.apply(out.logits)
-        verdict = self.method.verifier.verify(tree, self.last_logits, logits, self.random)
+        verdict = self.method.verifier.verify(
+            tree, self.last_logits, logits, self.random, self.stop.eos_ids
+        )
         self.probe.end_phase("verify")
         path = self._clip(tree, verdict)
         self.target.commit(path)
@@ -245,6 +254,7 @@ class _Loop:
             if candidates
             else DraftTree.root_only(self.pending_id)
         )
+        self.candidate_tokens = sum(len(candidate.token_ids) for candidate in candidates)
         self.probe.end_phase("build")
         return tree
 
@@ -269,7 +279,7 @@ class _Loop:
         admitted = {self.pending_id}
         if others:
             ids = torch.tensor(others, device=self.last_logits.device)
-            mask = self.method.verifier.admit(self.last_logits, ids).tolist()
+            mask = self.method.verifier.admit(self.last_logits, ids, self.stop.eos_ids).tolist()
             admitted |= {t for t, ok in zip(others, mask, strict=True) if ok}
         return [token_id in admitted for token_id in first_ids]
 
@@ -298,6 +308,9 @@ class _Loop:
                 sources=tuple(tree.sources[node] for node in path),
                 match_len=max(tree.match_lens),
                 draft_depth=int(tree.depths.max()),
+                candidate_tokens=self.candidate_tokens,
+                regrets=verdict.regrets[: len(path)],
+                regret_bounds=verdict.regret_bounds[: len(path)],
             )
         )
         return path
@@ -339,6 +352,7 @@ class _Loop:
             last_logits=self.last_logits if "last_logits" in self.needs else None,
             last_hidden=self.last_hidden if "hidden" in self.needs else None,
             prompt_hidden=prefill.prompt_hidden if prefill else None,
+            prompt_top_ids=prefill.prompt_top_ids if prefill else None,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,7 +18,8 @@ from torch import Tensor
 from primitives.random_source import RandomSource
 from primitives.types import Candidate, Context, DraftTree, ProposalKind, StepOutcome, Verdict
 
-Need = Literal["last_logits", "hidden", "prompt_hidden"]
+Need = Literal["last_logits", "hidden", "prompt_hidden", "prompt_top_ids"]
+DatastoreKind = Literal["tokens", "hidden_states"]
 
 
 class Component(ABC):  # noqa: B024 - the three kinds below add the abstract methods
@@ -38,6 +39,7 @@ class Retriever(Component):
 
     Attributes:
         needs: What the loop must compute for it, beyond token ids.
+        datastore: The kind of datastore that it searches, if any.
         proposal: How its draft tokens are chosen.
         is_exact: Every candidate really follows an earlier occurrence of the context's end.
         is_cross_request: It remembers earlier prompts until `reset`.
@@ -46,10 +48,24 @@ class Retriever(Component):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
+    datastore: ClassVar[DatastoreKind | None] = None
     proposal: ClassVar[ProposalKind] = "point_mass"
     is_exact: ClassVar[bool] = False
     is_cross_request: ClassVar[bool] = False
     proposes_alternatives: ClassVar[bool] = False
+
+    @property
+    def wanted_datastore(self) -> DatastoreKind | None:
+        """The kind of datastore that it searches as it is configured."""
+        return self.datastore
+
+    def attach(self, store: Any) -> None:
+        """Hands over the opened datastore, before the first prompt.
+
+        Raises:
+            TypeError: If it searches none.
+        """
+        raise TypeError(f"retriever {self.name!r} searches no datastore")
 
     def begin(self, context: Context) -> None:
         """Starts a prompt, after its prefill; forgets the previous one."""
@@ -124,9 +140,18 @@ class Verifier(Component):
         """The next pending token, from the logits at the last committed position."""
 
     def admit(
-        self, last_logits: Float[Tensor, "v"], token_ids: Int[Tensor, "k"]
+        self,
+        last_logits: Float[Tensor, "v"],
+        token_ids: Int[Tensor, "k"],
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Bool[Tensor, "k"]:
-        """Which first tokens may stand beside pending at depth 0; exact verifiers admit none."""
+        """Which first tokens may stand beside pending at depth 0; exact verifiers admit none.
+
+        Args:
+            last_logits: Logits that pending was chosen from.
+            token_ids: Distinct ids, pending not among them.
+            eos_ids: Ids that end a generation.
+        """
         return torch.zeros(token_ids.shape, dtype=torch.bool, device=token_ids.device)
 
     @abstractmethod
@@ -136,6 +161,7 @@ class Verifier(Component):
         last_logits: Float[Tensor, "v"],
         logits: Float[Tensor, "n v"],
         random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         """The kept path and the next pending token.
 
@@ -144,6 +170,7 @@ class Verifier(Component):
             last_logits: Logits that node 0 and its alternatives were judged by.
             logits: Row i predicts what follows node i.
             random: The only source of randomness.
+            eos_ids: Ids that end a generation.
 
         Raises:
             ValueError: If a node carries a token that its `draft_probs` exclude.

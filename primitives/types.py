@@ -38,6 +38,12 @@ ProposalKind = Literal["point_mass", "iid", "without_replacement"]
 ROOT_REASON = "pending"
 """The reason of node 0: it was chosen by the verifier before the draft was looked at."""
 
+PROMPT_TOP_K = 2
+"""Most probable tokens per prompt position that a prefill keeps for who asks for them."""
+
+SIBLING_SOURCE = "sibling"
+"""Source of draft tokens that the target itself ranked high at prefill, copied from nowhere."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Context:
@@ -52,6 +58,8 @@ class Context:
         last_hidden: Input of the LM head there, if it needs `hidden`.
         prompt_hidden: Inputs of the LM head at all prompt positions, if it needs `prompt_hidden`;
             present in `begin` only.
+        prompt_top_ids: Row i holds the most probable tokens behind prompt position i, best first,
+            if it needs `prompt_top_ids`; present in `begin` only.
     """
 
     ids_with_pending: Int[np.ndarray, "s_plus_1"]
@@ -60,6 +68,7 @@ class Context:
     last_logits: Float[Tensor, "v"] | None = None
     last_hidden: Float[Tensor, "d"] | None = None
     prompt_hidden: Float[Tensor, "s d"] | None = None
+    prompt_top_ids: Int[np.ndarray, "s k"] | None = None
 
     @property
     def token_ids(self) -> Int[np.ndarray, "s"]:
@@ -83,6 +92,8 @@ class Candidate:
             for sources that do not match tokens.
         recency: Position of the match in its source, larger is later; breaks ties of `score`.
         source: Which retriever, store or rule proposed it.
+        count: Occurrences in the source that it stands for, at least 1. A candidate that is the
+            prefix of another stands for other occurrences than that one.
         draft_probs: Distributions that the tokens were sampled from; None for a point mass.
             Candidates with them stand in the order in which they were drawn.
     """
@@ -92,6 +103,7 @@ class Candidate:
     match_len: int = 0
     recency: int = 0
     source: str = ""
+    count: int = 1
     draft_probs: Float[Tensor, "c v"] | None = None
 
     def cut(self, length: int) -> Candidate:
@@ -262,11 +274,17 @@ class Verdict:
         next_id: The next pending token, chosen at the end of the path.
         reasons: Why each node of the path was kept: `pending` for node 0, `em` for an exact match,
             or a word of the verifier's own.
+        regrets: Per node of the path, log p(argmax) - log p(token) in nats under the target's law
+            at its parent; 0 for exact matches. Empty if all are 0.
+        regret_bounds: Per node of the path, the most regret that the rule allows there, in nats;
+            0 where only exact matches pass. Empty if the rule has no bound.
     """
 
     path: tuple[int, ...]
     next_id: int
     reasons: tuple[str, ...]
+    regrets: tuple[float, ...] = ()
+    regret_bounds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

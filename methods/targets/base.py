@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float
+import numpy as np
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from primitives.types import DraftTree
+from primitives.types import PROMPT_TOP_K, DraftTree
 
 
 class ContextOverflow(ValueError):
@@ -28,11 +30,14 @@ class StepOutput:
         last_logits: Logits at the last prompt position.
         last_hidden: The vector that entered the LM head there.
         prompt_hidden: The same for all prompt positions, if asked for.
+        prompt_top_ids: The `PROMPT_TOP_K` most probable tokens behind each prompt position, best
+            first, if asked for.
     """
 
     last_logits: Float[Tensor, "v"]
     last_hidden: Float[Tensor, "d"]
     prompt_hidden: Float[Tensor, "s d"] | None = None
+    prompt_top_ids: Int[np.ndarray, "s k"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,6 +83,7 @@ class TargetModel(Protocol):
         reserve: int,
         draft_rows: int = 0,
         prompt_hidden: bool = False,
+        prompt_top_ids: bool = False,
     ) -> StepOutput:
         """Forwards and commits a prompt into an empty cache.
 
@@ -86,6 +92,7 @@ class TargetModel(Protocol):
             reserve: Positions behind the prompt that the output may reach, in tokens.
             draft_rows: Rows of a tree beyond those positions; they take memory, not context.
             prompt_hidden: Whether to keep the LM head's input at every position.
+            prompt_top_ids: Whether to keep the most probable tokens behind every position.
 
         Raises:
             ContextOverflow: If prompt and reserve exceed `max_context`.
@@ -122,6 +129,16 @@ def check_prompt(
         )
 
 
+def top_ids(logits: Float[Tensor, "s v"]) -> Int[np.ndarray, "s k"]:
+    """The `PROMPT_TOP_K` most probable tokens per row, best first; the smaller id wins a tie."""
+    # topk leaves open which of several equal logits it takes; argmax does not.
+    rest, columns = logits.clone(), []
+    for _ in range(min(PROMPT_TOP_K, logits.shape[-1])):
+        columns.append(rest.argmax(dim=-1))
+        rest.scatter_(-1, columns[-1][:, None], float("-inf"))
+    return torch.stack(columns, dim=1).cpu().numpy()
+
+
 @runtime_checkable
 class TextCodec(Protocol):
     """Turns a conversation into prompt ids, and output ids into text."""
@@ -132,6 +149,10 @@ class TextCodec(Protocol):
         Args:
             messages: Pairs (role, text), alternating `user` and `assistant`, `user` last.
         """
+        ...
+
+    def encode_text(self, text: str) -> list[int]:
+        """Ids of a text as it would stand in an answer: no template, no special tokens."""
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:

@@ -10,18 +10,27 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import GenerationConfig
 
-from methods.targets.base import StepOutput, TreeOutput, UnsupportedModel, check_prompt
+from methods.targets.base import (
+    StepOutput,
+    TreeOutput,
+    UnsupportedModel,
+    check_prompt,
+    top_ids,
+)
 from methods.targets.capability import check_architecture, check_tree_forward, max_context
 from methods.targets.grouped_attention import EXACT_ATTENTION
 from methods.targets.kv_cache import TreeCache
 from primitives.types import DraftTree
 
 CAPACITY_STEP = 256
+HEAD_CHUNK = 128
+"""Rows of a prompt that pass the LM head at a time where all of them are ranked."""
 
 
 class HuggingFaceTarget:
@@ -80,16 +89,18 @@ class HuggingFaceTarget:
         reserve: int,
         draft_rows: int = 0,
         prompt_hidden: bool = False,
+        prompt_top_ids: bool = False,
     ) -> StepOutput:
-        """See `TargetModel.prefill`; only the last row passes the LM head."""
+        """See `TargetModel.prefill`; the LM head sees the last row only, unless all are ranked."""
         ids = [int(token_id) for token_id in token_ids]
         check_prompt(ids, vocab_size=self.vocab_size, reserve=reserve, max_context=self.max_context)
         self._cache = self._empty_cache(len(ids) + reserve + draft_rows)
-        with _Capture(self.model.get_decoder() if prompt_hidden else None) as capture:
+        needs_rows = prompt_hidden or prompt_top_ids
+        with _Capture(self.model.get_decoder() if needs_rows else None) as capture:
             positions = torch.arange(len(ids), device=self._input_device)
             logits, hidden = self._forward(self._tensor(ids), positions, None, logits_to_keep=1)
         self._cache.commit(range(len(ids)))
-        if prompt_hidden and not torch.equal(capture.rows[-1:], hidden):
+        if needs_rows and not torch.equal(capture.rows[-1:], hidden):
             raise UnsupportedModel(
                 f"{type(self.model).__name__} changes hidden states between its decoder and its LM "
                 "head: the hidden states of prompt positions cannot be taken from it"
@@ -98,6 +109,7 @@ class HuggingFaceTarget:
             last_logits=logits[-1],
             last_hidden=hidden[-1],
             prompt_hidden=capture.rows if prompt_hidden else None,
+            prompt_top_ids=self._top_ids(capture.rows) if prompt_top_ids else None,
         )
 
     @torch.inference_mode()
@@ -159,6 +171,13 @@ class HuggingFaceTarget:
         )
         assert self._head_input is not None
         return output.logits[0, :, : self.vocab_size], self._head_input[0]
+
+    def _top_ids(self, hidden: Float[Tensor, "s d"]) -> Int[np.ndarray, "s k"]:
+        """The most probable tokens behind each row; caps and scales of logits keep their order."""
+        head = self.model.get_output_embeddings()
+        # In chunks: the logits of a long prompt would take gigabytes.
+        chunks = [head(rows)[:, : self.vocab_size] for rows in torch.split(hidden, HEAD_CHUNK)]
+        return np.concatenate([top_ids(chunk) for chunk in chunks])
 
     def _tree_mask(self, tree: DraftTree, num_committed: int) -> Tensor | None:
         """[1, 1, n, s + n]: committed rows, ancestors and self; none is needed for one row."""

@@ -251,6 +251,11 @@ class ChatCodec:
             template_kwargs=self.template_kwargs,
         )
 
+    def encode_text(self, text: str) -> list[int]:
+        """See `TextCodec.encode_text`."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
     def decode(self, token_ids: Sequence[int]) -> str:
         """See `TextCodec.decode`."""
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))

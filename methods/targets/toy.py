@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from methods.targets.base import StepOutput, TreeOutput, check_prompt
+from methods.targets.base import StepOutput, TreeOutput, check_prompt, top_ids
 from primitives.types import DraftTree
 
 LOGIT_SCALE = 2.0
@@ -82,18 +82,22 @@ class ToyTarget:
         reserve: int,
         draft_rows: int = 0,
         prompt_hidden: bool = False,
+        prompt_top_ids: bool = False,
     ) -> StepOutput:
         """See `TargetModel.prefill`."""
         ids = [int(token_id) for token_id in token_ids]
         check_prompt(ids, vocab_size=self.vocab_size, reserve=reserve, max_context=self.max_context)
         self._committed, self._tree = ids, None
         logits = self.logits(ids)
-        every = (
-            torch.stack([self.logits(ids[: i + 1]) for i in range(len(ids))]) / LOGIT_SCALE
-            if prompt_hidden
-            else None
+        every = None
+        if prompt_hidden or prompt_top_ids:
+            every = torch.stack([self.logits(ids[: i + 1]) for i in range(len(ids))])
+        return StepOutput(
+            last_logits=logits,
+            last_hidden=logits / LOGIT_SCALE,
+            prompt_hidden=every / LOGIT_SCALE if prompt_hidden and every is not None else None,
+            prompt_top_ids=top_ids(every) if prompt_top_ids and every is not None else None,
         )
-        return StepOutput(last_logits=logits, last_hidden=logits / LOGIT_SCALE, prompt_hidden=every)
 
     def forward_tree(self, tree: DraftTree) -> TreeOutput:
         """See `TargetModel.forward_tree`."""
@@ -138,8 +142,11 @@ class ToyCodec:
 
     def encode(self, messages: Sequence[tuple[str, str]]) -> list[int]:
         """One id per word; the empty conversation has no ids."""
-        words = [word for _, text in messages for word in text.split()]
-        return [1 + zlib.crc32(word.encode()) % (self.vocab_size - 1) for word in words]
+        return [token_id for _, text in messages for token_id in self.encode_text(text)]
+
+    def encode_text(self, text: str) -> list[int]:
+        """One id per word."""
+        return [1 + zlib.crc32(word.encode()) % (self.vocab_size - 1) for word in text.split()]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """`t5 t7 t1`."""

@@ -23,6 +23,7 @@ from jaxtyping import Int
 
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
+from primitives.structures.ngram_lookup import match_ends
 from primitives.types import Candidate, Context
 
 
@@ -91,17 +92,8 @@ class PromptLookup(Retriever):
         """Pairs (n, end of a match), in the order in which they are to be tried."""
         num_ids = len(ids)
         for ngram in range(min(self.max_ngram, num_ids - 1), self.min_ngram - 1, -1):
-            ends = _match_ends(ids, ngram)
+            ends = match_ends(ids, ngram)
             if not self.allow_short:
                 ends = ends[(ends + self.num_tokens <= num_ids) & (ends < num_ids - ngram)]
             for end in (ends if self.match == "first" else ends[::-1]).tolist():
                 yield ngram, end
-
-
-def _match_ends(ids: Int[np.ndarray, "s"], ngram: int) -> Int[np.ndarray, "m"]:
-    """Ascending ends (exclusive) of earlier occurrences of the last `ngram` ids."""
-    num_windows = len(ids) - ngram  # The window at the very end is the query itself.
-    hits = np.ones(num_windows, dtype=bool)
-    for offset in range(ngram):
-        hits &= ids[offset : offset + num_windows] == ids[num_windows + offset]
-    return np.flatnonzero(hits) + ngram

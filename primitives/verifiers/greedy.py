@@ -36,6 +36,7 @@ class Greedy(Verifier):
         last_logits: Float[Tensor, "v"],
         logits: Float[Tensor, "n v"],
         random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         """Walks along the argmax."""
         # One transfer for the whole tree: per-node .item() calls would synchronise a GPU each.

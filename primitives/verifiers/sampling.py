@@ -51,6 +51,7 @@ class Sampling(Verifier):
         last_logits: Float[Tensor, "v"],
         logits: Float[Tensor, "n v"],
         random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         """Samples along the tree."""
         if tree.draft_probs is None:

@@ -11,21 +11,36 @@ import numpy as np
 import pytest
 
 from contract.expected_failures import EXPECTED_FAILURES
-from primitives.interfaces import Component, Retriever
+from primitives.interfaces import Component, DatastoreKind, Retriever
 from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, Registry
+from support.hidden_stores import toy_hidden_store
+from support.token_stores import toy_documents, toy_token_store
 
 REGISTRIES: tuple[Registry[Any], ...] = (RETRIEVERS, TREE_BUILDERS, VERIFIERS)
+TOY_STORES: dict[DatastoreKind, Callable[[], Any]] = {
+    "tokens": toy_token_store,
+    "hidden_states": toy_hidden_store,
+}
 Check = Callable[[Any], None]
 
 
 def make(cls: type[Any], **fields: Any) -> Any:
-    """A component with its defaults, the given fields, and a toy resource where it needs one."""
-    return cls(**fields)
+    """A component with its defaults, the given fields, and a toy datastore where it needs one."""
+    component = cls(**fields)
+    if isinstance(component, Retriever):
+        attach_toy_store(component)
+    return component
+
+
+def attach_toy_store(retriever: Retriever) -> None:
+    """Hands a retriever that searches a datastore a small one."""
+    if retriever.wanted_datastore is not None:
+        retriever.attach(TOY_STORES[retriever.wanted_datastore]())
 
 
 def searched_texts(retriever: Retriever) -> list[np.ndarray]:
-    """What an exact retriever searches besides the context itself: its toy resource."""
-    return []
+    """What an exact retriever searches besides the context itself: its toy datastore."""
+    return toy_documents() if retriever.wanted_datastore == "tokens" else []
 
 
 def only_if(tag: Callable[[Any], bool]) -> Callable[[Check], Check]:

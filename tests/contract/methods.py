@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from configs import CONFIG_DIR, choices
-from contract.components import REGISTRIES, make, missing_requirements
+from contract.components import REGISTRIES, attach_toy_store, make, missing_requirements
 from methods.build import build_law, build_method
 from methods.decoding import Method
 from primitives.interfaces import Retriever, TreeBuilder, Verifier
@@ -52,7 +52,10 @@ def _configured() -> list[Subject]:
 
 def _from_yaml(name: str) -> Method:
     config = _composed(name)
-    return build_method(config, build_law(config))
+    method = build_method(config, build_law(config))
+    if method.retriever is not None:
+        attach_toy_store(method.retriever)
+    return method
 
 
 @functools.cache

@@ -179,7 +179,12 @@ class RotatesDraftProbs(Trie):
 
 class LastOfTies(Greedy):
     def verify(
-        self, tree: DraftTree, last_logits: Tensor, logits: Tensor, random: RandomSource
+        self,
+        tree: DraftTree,
+        last_logits: Tensor,
+        logits: Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         nudged = logits + torch.arange(logits.shape[1]) * 1e-9
         return super().verify(tree, last_logits, nudged, random)
@@ -187,7 +192,12 @@ class LastOfTies(Greedy):
 
 class SkipsTheBonus(Greedy):
     def verify(
-        self, tree: DraftTree, last_logits: Tensor, logits: Tensor, random: RandomSource
+        self,
+        tree: DraftTree,
+        last_logits: Tensor,
+        logits: Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         verdict = super().verify(tree, last_logits, logits, random)
         if len(verdict.path) == 1:
@@ -202,7 +212,9 @@ class DrawsWithoutSayingSo(Greedy):
 
 
 class AdmitsAnything(Greedy):
-    def admit(self, last_logits: Tensor, token_ids: Tensor) -> Tensor:
+    def admit(
+        self, last_logits: Tensor, token_ids: Tensor, eos_ids: frozenset[int] = frozenset()
+    ) -> Tensor:
         return torch.ones(token_ids.shape, dtype=torch.bool)
 
 
@@ -210,7 +222,12 @@ class IgnoresDraftLaw(Sampling):
     """Sample-and-match is biased if the drafts themselves were drawn to be merged or rejected."""
 
     def verify(
-        self, tree: DraftTree, last_logits: Tensor, logits: Tensor, random: RandomSource
+        self,
+        tree: DraftTree,
+        last_logits: Tensor,
+        logits: Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         if tree.draft_probs is not None and tree.num_draft_nodes and random.bernoulli(0.5):
             certain = torch.full_like(tree.draft_probs, 1e-3)
@@ -222,7 +239,12 @@ class ReplacesDraws(Sampling):
     """Keeps the law of a rejected child: right with replacement, wrong for distinct siblings."""
 
     def verify(
-        self, tree: DraftTree, last_logits: Tensor, logits: Tensor, random: RandomSource
+        self,
+        tree: DraftTree,
+        last_logits: Tensor,
+        logits: Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         if tree.draft_probs is None or tree.num_draft_nodes < 2:
             return super().verify(tree, last_logits, logits, random)
@@ -240,14 +262,24 @@ class ReplacesDraws(Sampling):
 
 class SharpensPointMasses(Sampling):
     def verify(
-        self, tree: DraftTree, last_logits: Tensor, logits: Tensor, random: RandomSource
+        self,
+        tree: DraftTree,
+        last_logits: Tensor,
+        logits: Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         return super().verify(tree, last_logits, logits * 1.01, random)
 
 
 class ClearsDraftProbs(Sampling):
     def verify(
-        self, tree: DraftTree, last_logits: Tensor, logits: Tensor, random: RandomSource
+        self,
+        tree: DraftTree,
+        last_logits: Tensor,
+        logits: Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         verdict = super().verify(tree, last_logits, logits, random)
         if tree.draft_probs is not None:

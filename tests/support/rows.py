@@ -5,8 +5,13 @@ from __future__ import annotations
 from benchmarks.records import Request, Steps, Turn
 
 
-def make_turn(steps, *, wall_ns, prefill_ns=0, ids=None, **phase_ns):
-    """`steps`: (draft nodes, reasons of the kept path) each; None for an arm without steps."""
+def make_turn(steps, *, wall_ns, prefill_ns=0, ids=None, text="", **phase_ns):
+    """`steps`: (draft nodes, reasons of the kept path) each; None for an arm without steps.
+
+    A third item holds the regrets of the path, a fourth their bounds.
+    """
+    numbers = [tuple(step[2:]) + ((),) * (4 - len(step)) for step in steps or []]
+    steps = None if steps is None else [step[:2] for step in steps]
     outputs = [len(reasons) for _, reasons in steps or []]
     ids = tuple(range(1 + sum(outputs))) if ids is None else tuple(ids)
     if steps:  # A path that ends in EOS has one node more than it gives tokens.
@@ -19,7 +24,7 @@ def make_turn(steps, *, wall_ns, prefill_ns=0, ids=None, **phase_ns):
         prompt_sha="",
         prompt_ids=(1,),
         output_ids=ids,
-        text="",
+        text=text,
         finish_reason="length",
         wall_ns=wall_ns,
         phase_ns=phase_ns if steps is not None else {},
@@ -31,9 +36,12 @@ def make_turn(steps, *, wall_ns, prefill_ns=0, ids=None, **phase_ns):
             num_output=tuple(outputs),
             match_len=zeros,
             draft_depth=zeros,
+            candidate_tokens=tuple(2 * num for num, _ in steps),
             step_ns=zeros,
             reasons=tuple(reasons for _, reasons in steps),
             sources=tuple(("",) * len(reasons) for _, reasons in steps),
+            regrets=tuple(regrets for regrets, _ in numbers),
+            regret_bounds=tuple(bounds for _, bounds in numbers),
         ),
     )
 

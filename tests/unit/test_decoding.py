@@ -57,11 +57,18 @@ class Fixed(Verifier):
     def choose(self, logits: Tensor, random: RandomSource) -> int:
         return self.first_id
 
-    def admit(self, last_logits: Tensor, token_ids: Tensor) -> Tensor:
+    def admit(
+        self, last_logits: Tensor, token_ids: Tensor, eos_ids: frozenset[int] = frozenset()
+    ) -> Tensor:
         return token_ids == self.admitted_id
 
     def verify(
-        self, tree: DraftTree, last_logits: Tensor, logits: Tensor, random: RandomSource
+        self,
+        tree: DraftTree,
+        last_logits: Tensor,
+        logits: Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> Verdict:
         return self.verdict
 
@@ -115,6 +122,9 @@ def test_vanilla_is_one_token_per_step() -> None:
                 sources=("",),
                 match_len=0,
                 draft_depth=0,
+                candidate_tokens=0,
+                regrets=(),
+                regret_bounds=(),
             ),
         )
         * 4

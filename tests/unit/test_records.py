@@ -16,11 +16,13 @@ STEPS = Steps.from_records(
     [
         StepRecord(
             num_draft_nodes=4, num_accepted=2, num_output=3, reasons=("pending", "em", "em"),
-            sources=("", "a", "a"), match_len=2, draft_depth=3,
+            sources=("", "a", "a"), match_len=2, draft_depth=3, candidate_tokens=9,
+            regrets=(0.0, 0.25, 0.0), regret_bounds=(0.0, 0.5, 0.0),
         ),
         StepRecord(
             num_draft_nodes=0, num_accepted=0, num_output=1, reasons=("pending",),
-            sources=("",), match_len=0, draft_depth=0,
+            sources=("",), match_len=0, draft_depth=0, candidate_tokens=0, regrets=(),
+            regret_bounds=(),
         ),
     ],
     [100, 50],
@@ -126,7 +128,7 @@ def test_another_schema_is_an_error_even_at_the_end(tmp_path):
     path = tmp_path / "requests.jsonl"
     row = json.loads(make_request().to_line()) | {"schema_version": 99}
     path.write_text(json.dumps(row) + "\n")
-    with pytest.raises(RunFolderError, match="schema_version must be 1, got 99"):
+    with pytest.raises(RunFolderError, match="schema_version must be 2, got 99"):
         RowLog(path)
 
 
