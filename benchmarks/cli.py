@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.datasets import DATASETS, Dataset, limit_prompts
+from benchmarks.datastores import datastore_config, provide_datastore
 from benchmarks.files import RunFolderError, explain_os_errors
 from benchmarks.run_spec import RunSpec
 from benchmarks.runner import run
@@ -37,7 +38,7 @@ SETTINGS = (
 )
 """Keys of the configuration that the runner takes as they are."""
 LAW = ("temperature", "top_k", "top_p")
-GROUPS = ("method", "retriever", "tree_builder", "verifier", "model", "dataset")
+GROUPS = ("method", "retriever", "tree_builder", "verifier", "datastore", "model", "dataset")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +114,17 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
     method = build_method(config, law)
     dataset = load_dataset(config)
     check_writable(Path(own.results_dir))
+    wanted = method.retriever and method.retriever.wanted_datastore
+    if wanted:
+        datastore_config(config)  # Refuses wrong fields before the model is loaded.
     start = time.perf_counter()
     model = build_model(config["model"])
+    load_seconds = time.perf_counter() - start
+    datastores: dict[str, dict[str, Any]] = {}
+    if method.retriever is not None and wanted:
+        opened = provide_datastore(config, model, progress=settings["progress"])
+        method.retriever.attach(opened.store)
+        datastores[wanted] = opened.facts
     return RunSpec(
         config=config,
         dataset=dataset,
@@ -130,7 +140,8 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
         device="+".join(map(str, model.devices)),
         peak_memory=lambda: peak_memory(model.devices),
         model_hashes=model.facts,
-        load_seconds=time.perf_counter() - start,
+        datastores=datastores,
+        load_seconds=load_seconds,
         **settings,
     )
 

@@ -27,7 +27,10 @@ DISTRIBUTIONS = {
     "numpy": ("numpy",),
     "faiss": ("faiss-cpu", "faiss-gpu-cu12", "faiss-gpu"),
 }
-IGNORED_CONFIG = ("results_dir", "progress", "on_error", "wandb", "hydra", "dataset.path")
+IGNORED_CONFIG = (
+    "results_dir", "progress", "on_error", "wandb", "hydra", "dataset.path", "datastore.path",
+    "datastore.batch_size",
+)  # fmt: skip
 """Dotted keys that say where things lie or how a run is shown, and cannot change its results."""
 
 

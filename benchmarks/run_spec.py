@@ -51,7 +51,7 @@ class RunSpec:
         device: Where the target model lives, e.g. `cpu` or `cuda:0`.
         peak_memory: Peak memory of the process so far in bytes, None if unknown.
         model_hashes: What identifies weights and tokenizer, as plain JSON values; recorded.
-        datastore_hashes: Content hash of each datastore by name; part of the run id.
+        datastores: Facts about each datastore by kind, with its `content_hash`.
         load_seconds: How long loading the target model took; None if unknown.
         progress: Whether to show progress on stderr.
     """
@@ -79,7 +79,7 @@ class RunSpec:
     device: str = "cpu"
     peak_memory: Callable[[], int | None] = lambda: None
     model_hashes: Mapping[str, Any] = field(default_factory=dict)
-    datastore_hashes: Mapping[str, str] = field(default_factory=dict)
+    datastores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     load_seconds: float | None = None
     progress: bool = True
 
@@ -132,7 +132,9 @@ class RunSpec:
             self.config,
             settings=settings,
             dataset_hash=self.dataset.content_hash,
-            datastore_hashes=self.datastore_hashes,
+            datastore_hashes={
+                kind: facts["content_hash"] for kind, facts in self.datastores.items()
+            },
             code=code_version(),
         )
 
@@ -167,4 +169,5 @@ class RunSpec:
             "device": self.device,
             "dtype": self.model_hashes.get("dtype"),
             "linear_kernels": self.model_hashes.get("linear_kernels"),
+            "datastores": {kind: dict(facts) for kind, facts in self.datastores.items()},
         }

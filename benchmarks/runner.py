@@ -114,7 +114,6 @@ def _facts(spec: RunSpec) -> dict[str, Any]:
     """The part of `env.json` that belongs to the run and not to a session."""
     hashes = {
         "dataset": spec.dataset.content_hash,
-        "datastores": dict(spec.datastore_hashes),
         "model": dict(spec.model_hashes),
     }
     return {

@@ -187,6 +187,7 @@ def _notes(summary: Summary) -> list[str]:
     run = summary["run"]
     if "peak_memory" in summary["metrics"]:
         notes.append(f"peak memory {summary['metrics']['peak_memory']['value'] / 1e9:.2f} GB")
+    notes += [_datastore_note(facts) for facts in run["datastores"].values()]
     failures = {failure["prompt_id"]: failure for failure in summary["failures"][::-1]}
     for prompt_id, failure in list(failures.items())[: -MAX_FAILURES - 1 : -1]:
         reason = f"{failure['type']}: {failure['message']}".splitlines()[0]
@@ -208,6 +209,18 @@ def _notes(summary: Summary) -> list[str]:
     if run["num_skipped_rows"]:
         notes.append(f"{run['num_skipped_rows']} damaged dataset rows were left out")
     return notes
+
+
+def _datastore_note(facts: Mapping[str, Any]) -> str:
+    """What was searched, and whether it holds test data."""
+    overlap = facts["report"].get("overlap", {})
+    found = overlap.get("num_overlapping", 0) - overlap.get("num_dropped", 0)
+    kind = facts["kind"].replace("_", "-")
+    note = (
+        f"{kind} store: {facts['num_tokens']:,} tokens in {facts['num_documents']:,} documents, "
+        f"{facts['num_bytes'] / 1e6:,.2f} MB"
+    )
+    return f"{note}; {found} of them overlap with test data" if found else note
 
 
 def _show(metric: Mapping[str, Any], form: str) -> str:

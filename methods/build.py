@@ -48,6 +48,7 @@ def build_method(config: Mapping[str, Any], law: SamplingLaw) -> Method:
     _check_law(verifier, law)
     if retriever is not None:
         _check_proposal(retriever, verifier)
+        _check_datastore(retriever, config["datastore"]["kind"])
         if config["method"]["node_budget"] == 0:
             raise ConfigError(
                 f"retriever={retriever.name} needs room for drafts, but method.node_budget=0: "
@@ -82,7 +83,7 @@ def build_model(config: Mapping[str, Any]) -> LoadedModel:
         ModelUnavailable: If it cannot be had as asked.
         UnsupportedModel: If it cannot serve as a target model.
     """
-    fields = {key: value for key, value in config.items() if key != "kind"}
+    fields = {key: value for key, value in config.items() if key not in ("kind", "node_budget")}
     kind = MODEL_KINDS.get(config["kind"])
     if kind is None:
         raise ConfigError(
@@ -108,6 +109,16 @@ def _check_law(verifier: Verifier, law: SamplingLaw) -> None:
         raise ConfigError(
             f"temperature={law.temperature} asks for sampling, but verifier={verifier.name} takes "
             "the most probable token: use verifier=sampling, or temperature=0"
+        )
+
+
+def _check_datastore(retriever: Retriever, kind: str | None) -> None:
+    wanted = retriever.wanted_datastore
+    if wanted is not None and kind != wanted:
+        there_is = "there is none" if kind is None else f"this one holds {kind}"
+        raise ConfigError(
+            f"retriever={retriever.name} searches a datastore of {wanted}, but {there_is}: "
+            f"add datastore={wanted}"
         )
 
 

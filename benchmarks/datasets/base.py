@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import ClassVar
 
 from benchmarks.datasets.reader import DatasetError
@@ -113,6 +114,10 @@ class DatasetLoader(ABC):
         Raises:
             DatasetError: If there is no such split, or its file cannot be read.
         """
+
+    def answers(self, model_name: str) -> Path | None:
+        """A packaged file of a model's own answers, if there is one."""
+        return None
 
     def check_split(self, split: str) -> None:
         """Refuse a split that `load` does not know.

@@ -88,6 +88,29 @@ def read_objects(path: Path, faults: Faults | None = None) -> Iterator[tuple[int
         raise DatasetError(f"{path}: no rows: expected one JSON object per line")
 
 
+def read_array(path: Path) -> list[Any]:
+    """The items of a file that is one JSON list, plain or gzipped.
+
+    Raises:
+        DatasetError: If the file is missing, no UTF-8 text, no JSON, or something else than a list
+            with items.
+    """
+    with _open(path) as stream:
+        content = b"".join(stream)
+    try:
+        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
+    except json.JSONDecodeError as error:
+        raise DatasetError(
+            f"{path}:{error.lineno}: expected a JSON list, found invalid JSON at column "
+            f"{error.colno} ({error.msg})"
+        ) from None
+    except (UnicodeDecodeError, _LineError) as error:
+        raise DatasetError(f"{path}: expected a JSON list: {error}") from None
+    if not isinstance(value, list) or not value:
+        raise DatasetError(f"{path}: expected a JSON list with items, found {describe(value)}")
+    return value
+
+
 def describe(value: object) -> str:
     """A JSON value in the words of an error message, shortened."""
     if isinstance(value, str):

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.datasets.base import Prompt
-from benchmarks.datasets.reader import DatasetError, Faults, describe, read_objects, shorten
+from benchmarks.datasets.reader import (
+    DatasetError,
+    Faults,
+    describe,
+    read_array,
+    read_objects,
+    shorten,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +28,7 @@ class Row:
 
     Attributes:
         path: The file.
-        line: 1-based line number.
+        line: 1-based line number; in a file that is one list, the index from 0.
         fields: The object; fields that nobody asks for are ignored.
     """
 
@@ -43,6 +50,17 @@ class Row:
         if not isinstance(value, str) or not value.strip():
             raise self.fault(name, "a string that is not blank")
         return value
+
+    def optional_text(self, name: str) -> str:
+        """A string, or "" if the field is absent, null or blank.
+
+        Raises:
+            DatasetError: If the field is anything else.
+        """
+        value = self.fields.get(name)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return ""
+        return self.text(name)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of one or more strings, none of them blank.
@@ -77,6 +95,22 @@ def read_rows(path: Path, faults: Faults) -> list[Row]:
         DatasetError: As `read_objects`.
     """
     return [Row(path=path, line=line, fields=row) for line, row in read_objects(path, faults)]
+
+
+def read_array_rows(path: Path, faults: Faults) -> list[Row]:
+    """The objects of a file that is one JSON list; `line` is the index in the list, from 0.
+
+    Raises:
+        DatasetError: As `read_array`; at an item that is no object unless `faults` skips it.
+    """
+    rows = []
+    for index, item in enumerate(read_array(path)):
+        if isinstance(item, dict):
+            rows.append(Row(path=path, line=index, fields=item))
+        else:
+            fault = f"{path}:{index}: expected a JSON object, found {describe(item)}"
+            faults.report(DatasetError(fault))
+    return rows
 
 
 def parse_rows(

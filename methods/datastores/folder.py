@@ -200,7 +200,7 @@ def check_files(path: Path, header: Header, *, is_full: bool = False) -> None:
                 "it was truncated or overwritten, build it again"
             )
         if is_full or num_bytes <= FULL_CHECK_BYTES:
-            is_intact = _sha256(file) == facts.sha256
+            is_intact = file_sha256(file) == facts.sha256
         else:
             is_intact = _blocks_sha256(file) == facts.blocks_sha256
         if not is_intact:
@@ -241,11 +241,12 @@ def _explain_os_errors(path: Path) -> Iterator[None]:
 
 def _facts(file: Path) -> FileFacts:
     return FileFacts(
-        num_bytes=file.stat().st_size, sha256=_sha256(file), blocks_sha256=_blocks_sha256(file)
+        num_bytes=file.stat().st_size, sha256=file_sha256(file), blocks_sha256=_blocks_sha256(file)
     )
 
 
-def _sha256(file: Path) -> str:
+def file_sha256(file: Path) -> str:
+    """SHA-256 of a whole file, in hexadecimal digits."""
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         while block := stream.read(2**20):

@@ -141,7 +141,14 @@ def top_ids(logits: Float[Tensor, "s v"]) -> Int[np.ndarray, "s k"]:
 
 @runtime_checkable
 class TextCodec(Protocol):
-    """Turns a conversation into prompt ids, and output ids into text."""
+    """Turns a conversation into prompt ids, and output ids into text.
+
+    Attributes:
+        eos_id: The id that ends an answer; None if the tokenizer has none.
+    """
+
+    @property
+    def eos_id(self) -> int | None: ...
 
     def encode(self, messages: Sequence[tuple[str, str]]) -> list[int]:
         """Prompt ids of a conversation.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,15 @@ def files_hash(source: str) -> str | None:
         if path.suffix == ".json":
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def model_identity(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be equal for answers and hidden states of two loaded models to be the same.
+
+    Kernels are left out: they move logits in the last bits only.
+    """
+    names = ("source", "revision", "files", "dtype", "quantization")
+    return {name: facts.get(name) for name in names}
 
 
 def tokenizer_hash(tokenizer: Any, template: str | None) -> str:

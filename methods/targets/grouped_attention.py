@@ -30,15 +30,15 @@ EXACT_ATTENTION = "sdpa_float64"
 
 def grouped_attention(
     module: torch.nn.Module,
-    query: Float[Tensor, "1 heads n head_dim"],
-    key: Float[Tensor, "1 groups s head_dim"],
-    value: Float[Tensor, "1 groups s value_dim"],
+    query: Float[Tensor, "b heads n head_dim"],
+    key: Float[Tensor, "b groups s head_dim"],
+    value: Float[Tensor, "b groups s value_dim"],
     attention_mask: Tensor | None,
     scaling: float | None = None,
     is_causal: bool | None = None,
     dtype: torch.dtype | None = None,
     **kwargs: Any,
-) -> tuple[Float[Tensor, "1 n heads value_dim"], None]:
+) -> tuple[Float[Tensor, "b n heads value_dim"], None]:
     """transformers' attention interface; `dtype` is that of the products, None keeps the query's.
 
     Raises:
@@ -51,7 +51,7 @@ def grouped_attention(
     is_prefill = attention_mask is None and num_rows > 1 and is_causal is not False
     is_packed = attention_mask is None and num_rows == 1
     if is_packed:  # One row of all heads of a group is a few rows of one head: the cheapest call.
-        query = query.reshape(1, key.shape[1], -1, query.shape[3])
+        query = query.reshape(len(query), key.shape[1], -1, query.shape[3])
     output = torch.nn.functional.scaled_dot_product_attention(
         query.to(dtype),
         key.to(dtype),
@@ -62,7 +62,7 @@ def grouped_attention(
         enable_gqa=key.shape[1] != query.shape[1],
     ).to(query.dtype)
     if is_packed:
-        output = output.reshape(1, heads, 1, -1)
+        output = output.reshape(len(output), heads, 1, -1)
     return output.transpose(1, 2).contiguous(), None
 
 

@@ -139,24 +139,44 @@ class HuggingFaceTarget:
         Returns:
             The output ids, EOS included.
         """
-        ids = self._tensor(list(token_ids))
+        return self.generate_batch([token_ids], max_new_tokens, **kwargs)[0]
+
+    def generate_batch(
+        self, prompts: Sequence[Sequence[int]], max_new_tokens: int, **kwargs: Any
+    ) -> list[list[int]]:
+        """As `generate`, for several prompts at a time: answers for a datastore, not for timing.
+
+        Rows of a padded batch are computed by other kernels than a single one, so that an id may
+        differ from `generate`'s where two logits are nearly equal.
+        """
         eos_ids = sorted(self.eos_ids) or None
+        pad_id = eos_ids[0] if eos_ids else 0
+        longest = max(map(len, prompts))
+        padded = [[pad_id] * (longest - len(ids)) + list(ids) for ids in prompts]
+        mask = [[0] * (longest - len(ids)) + [1] * len(ids) for ids in prompts]
         # A checkpoint's own configuration may ask for penalties, which greedy decoding has not.
         plain = GenerationConfig(
             do_sample=False,
             max_new_tokens=max_new_tokens,
             eos_token_id=eos_ids,
-            pad_token_id=eos_ids[0] if eos_ids else 0,
+            pad_token_id=pad_id,
             suppress_tokens=list(range(self.vocab_size, self.config.vocab_size)) or None,
             **kwargs,
         )
         stored, self.model.generation_config = self.model.generation_config, plain
         try:
-            output = self.model.generate(ids, attention_mask=torch.ones_like(ids))
+            output = self.model.generate(
+                torch.tensor(padded, device=self._input_device),
+                attention_mask=torch.tensor(mask, device=self._input_device),
+            )
         finally:
             self.model.generation_config = stored
-        new_ids: list[int] = output[0, len(token_ids) :].tolist()
-        return new_ids
+        return [self._until_eos(row) for row in output[:, longest:].tolist()]
+
+    def _until_eos(self, ids: list[int]) -> list[int]:
+        """Without the padding behind the first EOS."""
+        end = next((i for i, token_id in enumerate(ids) if token_id in self.eos_ids), len(ids))
+        return ids[: end + 1]
 
     def _forward(
         self, ids: Tensor, positions: Tensor, mask: Tensor | None, logits_to_keep: int = 0

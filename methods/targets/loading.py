@@ -22,7 +22,7 @@ from methods.targets.grouped_attention import EXACT_ATTENTION, GROUPED_ATTENTION
 from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.naming import model_label
 from methods.targets.prompting import encode_chat, load_template
-from methods.targets.smollm2 import ensure_smollm2
+from methods.targets.smollm2 import FOLDER_NAME, ensure_smollm2
 from methods.targets.toy import ToyCodec, ToyTarget
 
 EMBEDDED = "embedded"
@@ -62,7 +62,12 @@ class ToyConfig:
             target=ToyTarget(vocab_size=self.vocab_size, seed=self.seed),
             codec=ToyCodec(vocab_size=self.vocab_size),
             devices=(torch.device("cpu"),),
-            facts={"source": "toy", "dtype": "float64"},
+            facts={
+                "source": "toy",
+                "revision": f"seed-{self.seed}",
+                "dtype": "float64",
+                "tokenizer_hash": f"toy-{self.vocab_size}",
+            },
         )
 
 
@@ -152,7 +157,9 @@ class HuggingFaceConfig:
             "linear_kernels": kernels,
             "attention": str(model.config._attn_implementation),
             "device_map": {k: str(v) for k, v in getattr(model, "hf_device_map", {}).items()},
-            "files": files_hash(source),
+            "quantization": self.quantization,
+            # What conversion writes beside the weights differs between library versions.
+            "files": FOLDER_NAME if self.name_or_path == EMBEDDED else files_hash(source),
             "num_parameters": num_parameters,
             "tokenizer_hash": tokenizer_hash(tokenizer, template),
         }
@@ -250,6 +257,12 @@ class ChatCodec:
             system_prompt=self.system_prompt,
             template_kwargs=self.template_kwargs,
         )
+
+    @property
+    def eos_id(self) -> int | None:
+        """See `TextCodec.eos_id`."""
+        eos_id = self.tokenizer.eos_token_id
+        return None if eos_id is None else int(eos_id)
 
     def encode_text(self, text: str) -> list[int]:
         """See `TextCodec.encode_text`."""

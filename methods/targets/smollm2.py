@@ -26,6 +26,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from methods.cache import cache_root
 from methods.targets.errors import ModelUnavailable
 
 logger = logging.getLogger(__name__)
@@ -47,13 +48,6 @@ _WAY_OUT = (
     "PIP_FIND_LINKS to its folder; or copy the folder {folder} from a machine that has it; or use "
     "another model: `model=hf model.name_or_path=/local/folder`, or `model=toy` (no download)."
 )
-
-
-def cache_root() -> Path:
-    """`$SD_PRIMITIVES_CACHE`, or `sd-primitives` in `$XDG_CACHE_HOME` or in `~/.cache`."""
-    if own := os.environ.get("SD_PRIMITIVES_CACHE"):
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sd-primitives"
 
 
 def ensure_smollm2(cache_dir: Path | None = None) -> Path:

@@ -140,6 +140,11 @@ class ToyCodec:
 
     vocab_size: int = 32
 
+    @property
+    def eos_id(self) -> int | None:
+        """The toy's EOS."""
+        return 0
+
     def encode(self, messages: Sequence[tuple[str, str]]) -> list[int]:
         """One id per word; the empty conversation has no ids."""
         return [token_id for _, text in messages for token_id in self.encode_text(text)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import ClassVar
 
 from benchmarks.datasets import DATASETS
@@ -24,6 +25,11 @@ class Quickstart(DatasetLoader):
     """The packaged files `test.jsonl` and `train.jsonl`."""
 
     splits: ClassVar[tuple[str, ...]] = ("test", "train")
+
+    def answers(self, model_name: str) -> Path | None:
+        """`answers-MODEL.jsonl`, made by `scripts/build_datastore.py ... source=generated`."""
+        path = Path(__file__).parent / f"answers-{model_name}.jsonl"
+        return path if path.exists() else None
 
     def load(self, split: str) -> Dataset:
         """Read one of the two files.

@@ -1,0 +1,460 @@
+"""From a configuration to an opened datastore, which is built first if it is not there yet.
+
+A store without a path lives in the cache, under a name that says what it was made from, so that
+runs with the same model, data and options share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from benchmarks.answers import AnswerCall, AnswerFile
+from benchmarks.contamination import ContaminationCheck
+from benchmarks.corpus import AnsweredPrompts, Corpus, Texts
+from benchmarks.datasets import DATASETS, DatasetLoader, Prompt, limit_prompts
+from benchmarks.datasets.text import TextFiles
+from benchmarks.documents import Document
+from methods.build import build_vanilla
+from methods.cache import cache_root
+from methods.datastores.folder import FORMAT_VERSION, DatastoreError, Header
+from methods.datastores.hidden_states import build_hidden_store, open_hidden_store
+from methods.datastores.tokens import build_token_store, open_token_store
+from methods.decoding import StopRule, decode
+from methods.sampling import SamplingLaw
+from methods.targets.base import TargetModel
+from methods.targets.facts import model_identity
+from methods.targets.loading import LoadedModel
+from primitives.fields import typed_fields
+from primitives.interfaces import DatastoreKind
+from primitives.random_source import TorchRandom
+
+logger = logging.getLogger(__name__)
+
+MAX_UNASKED_PROMPTS = 500
+"""A store of more prompts is built by its own command only: it may take hours."""
+STORED_ELSEWHERE = ("path", "batch_size")
+"""Fields of the configuration that do not change what a store holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatastoreConfig:
+    """What every datastore is made from.
+
+    Attributes:
+        path: An existing store; None for one in the cache, built on first use.
+        split: Which part of the dataset.
+        limit: Most prompts of it, spread over the categories; None for all.
+        source: `reference` takes the dataset's answers, `generated` the target model's own.
+        max_new_tokens: Output budget of generated answers, in tokens, at least 1.
+        batch_size: Answers that are generated at a time, at least 1.
+        overlap_ngram: Words that a document and a test prompt share to count as overlapping.
+        drop_overlapping: Leave out documents that overlap with the test split.
+    """
+
+    kind: ClassVar[DatastoreKind]
+
+    path: str | None = None
+    split: str = "train"
+    limit: int | None = None
+    source: Literal["reference", "generated"] = "reference"
+    max_new_tokens: int = 128
+    batch_size: int = 16
+    overlap_ngram: int = 13
+    drop_overlapping: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_new_tokens", "batch_size", "overlap_ngram"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"datastore.{name} must be ≥ 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokensConfig(DatastoreConfig):
+    """A token store with a suffix array.
+
+    Attributes:
+        chunk_tokens: Tokens that are sorted at a time, at least 2: a build needs memory for one
+            chunk.
+    """
+
+    kind = "tokens"
+
+    chunk_tokens: int = 2**27
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.chunk_tokens < 2:
+            raise ValueError(f"datastore.chunk_tokens must be ≥ 2, got {self.chunk_tokens}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenStatesConfig(DatastoreConfig):
+    """A hidden-state store.
+
+    Attributes:
+        positions: Which positions get a key: those whose next token is of an `answer`, or `all`.
+        dim: Dimensions of a key after PCA, at least 1.
+        index: `flat` searches exactly, `ivf_pq` approximately; `auto` decides by size.
+        rerank: Score the neighbours that an approximate index finds with their exact keys.
+    """
+
+    kind = "hidden_states"
+
+    positions: Literal["answer", "all"] = "answer"
+    dim: int = 64
+    index: Literal["auto", "flat", "ivf_pq"] = "auto"
+    rerank: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dim < 1:
+            raise ValueError(f"datastore.dim must be ≥ 1, got {self.dim}")
+
+
+CONFIGS: dict[str, type[TokensConfig] | type[HiddenStatesConfig]] = {
+    "tokens": TokensConfig,
+    "hidden_states": HiddenStatesConfig,
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpenedStore:
+    """A datastore in use.
+
+    Attributes:
+        store: What a retriever is handed.
+        header: What it says about itself.
+        path: Its folder.
+    """
+
+    store: Any
+    header: Header
+    path: Path
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For the record of a run."""
+        header = self.header
+        return {
+            "kind": header.kind,
+            "content_hash": header.content_hash,
+            "num_tokens": header.num_tokens,
+            "num_documents": header.num_documents,
+            "num_bytes": header.num_bytes,
+            "sources": list(header.sources),
+            "options": dict(header.options),
+            "report": dict(header.report),
+        }
+
+
+def datastore_config(config: Mapping[str, Any]) -> TokensConfig | HiddenStatesConfig:
+    """The typed `datastore` part of a configuration.
+
+    Raises:
+        ValueError: If there is no such kind, or a field is wrong.
+    """
+    values = {key: value for key, value in config["datastore"].items() if key != "kind"}
+    kind = config["datastore"]["kind"]
+    if kind not in CONFIGS:
+        raise ValueError(f"datastore.kind must be one of {sorted(CONFIGS)}, got {kind!r}")
+    return CONFIGS[kind](**typed_fields(CONFIGS[kind], values, "datastore"))
+
+
+def provide_datastore(
+    config: Mapping[str, Any], model: LoadedModel, *, is_asked: bool = False, progress: bool = True
+) -> OpenedStore:
+    """Opens the datastore that a configuration describes; builds it first if it is not there.
+
+    Args:
+        config: The resolved configuration: `datastore`, `dataset`, `model`.
+        model: The target model.
+        is_asked: Whether the user asked for a build, and not for a run that needs the store.
+        progress: Whether to show progress on stderr.
+
+    Raises:
+        DatastoreError: If it cannot be built or opened, or is for another model.
+        DatasetError: If what it is made from cannot be read.
+    """
+    settings = datastore_config(config)
+    if settings.path is not None:
+        if is_asked:
+            raise DatastoreError(
+                "datastore.path names a store to be searched: leave it out to build one"
+            )
+        return open_store(Path(settings.path).expanduser(), settings.kind, model)
+    recipe = _Recipe(settings, config, model, progress)
+    path = cache_root() / "datastores" / recipe.name
+    if not path.exists():
+        if not is_asked:
+            recipe.check_size()
+        recipe.build(path)
+    return open_store(path, settings.kind, model)
+
+
+def open_store(path: Path, kind: DatastoreKind, model: LoadedModel) -> OpenedStore:
+    """Opens a store for a model.
+
+    Raises:
+        DatastoreError: If it is damaged, of another kind, or for another tokenizer or model.
+    """
+    open_call: Callable[..., Any] = open_token_store if kind == "tokens" else open_hidden_store
+    store, header = open_call(
+        path,
+        tokenizer_hash=model.facts["tokenizer_hash"],
+        vocab_size=model.target.vocab_size,
+        model=model_identity(model.facts),
+    )
+    return OpenedStore(store=store, header=header, path=path)
+
+
+class _Recipe:
+    """How one store is made."""
+
+    def __init__(
+        self,
+        settings: TokensConfig | HiddenStatesConfig,
+        config: Mapping[str, Any],
+        model: LoadedModel,
+        progress: bool,
+    ) -> None:
+        self.settings, self.model, self.has_progress = settings, model, progress
+        self.command = build_command(config)
+        fields = {k: v for k, v in config["dataset"].items() if k not in ("name", "split")}
+        self.loader: DatasetLoader = DATASETS.create(config["dataset"]["name"], **fields)
+        self.corpus = self._corpus()
+        self.sources = self.corpus.sources()
+
+    @property
+    def name(self) -> str:
+        """Readable, and different for stores of different content."""
+        settings, facts = self.settings, self.model.facts
+        options = {k: v for k, v in vars(settings).items() if k not in STORED_ELSEWHERE}
+        content = {
+            "kind": settings.kind,
+            "format": FORMAT_VERSION,
+            "options": options,
+            "sources": self.sources,
+            "test": [prompt.prompt_id for prompt in self.test_prompts],
+            "tokenizer": facts["tokenizer_hash"],
+            "vocab_size": self.model.target.vocab_size,
+            "model": self.model_identity,
+        }
+        text = json.dumps(content, sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        words = (self.loader.name, settings.split, settings.source, self.model.name)
+        return "-".join([*words, settings.kind, digest]).replace("/", "--")
+
+    @property
+    def model_identity(self) -> dict[str, Any]:
+        """Of the model whose answers or states are stored; empty for reference tokens."""
+        is_own = self.settings.source == "generated" or self.settings.kind == "hidden_states"
+        is_text = isinstance(self.corpus, Texts)
+        is_needed = self.settings.kind == "hidden_states" or (is_own and not is_text)
+        return model_identity(self.model.facts) if is_needed else {}
+
+    @property
+    def test_prompts(self) -> tuple[Prompt, ...]:
+        """What must not be in the store."""
+        has_test = "test" in self.loader.splits and self.settings.split != "test"
+        return self.loader.load("test").prompts if has_test else ()
+
+    def check_size(self) -> None:
+        """Refuses to begin something long that nobody asked for.
+
+        Raises:
+            DatastoreError: If the store is not small.
+        """
+        corpus = self.corpus
+        if isinstance(corpus, AnsweredPrompts) and (
+            len(corpus.dataset.prompts) <= MAX_UNASKED_PROMPTS
+        ):
+            return
+        raise DatastoreError(
+            f"the datastore {self.name} is not built yet, and is no small one: build it with\n"
+            f"  {self.command}\nor take fewer prompts with datastore.limit=N"
+        )
+
+    def build(self, path: Path) -> None:
+        """Answers, documents, files."""
+        settings, target = self.settings, self.model.target
+        tokens = self.corpus.estimated_tokens()
+        logger.info(f"building the datastore {path.name}: about {tokens:,} tokens, {self._bytes()}")
+        if isinstance(self.corpus, AnsweredPrompts) and self.corpus.answers is not None:
+            total = sum(len(prompt.turns) for prompt in self.corpus.dataset.prompts)
+            with _progress("answers", total, self.has_progress) as advance:
+                self.corpus.generate(
+                    _answer_call(target), batch_size=settings.batch_size, progress=advance
+                )
+        check = ContaminationCheck(
+            prompts=self.test_prompts,
+            ngram=settings.overlap_ngram,
+            drops=settings.drop_overlapping,
+        )
+        facts: dict[str, Any] = {
+            "vocab_size": target.vocab_size,
+            "tokenizer_hash": self.model.facts["tokenizer_hash"],
+            "model": self.model_identity,
+            "sources": self.sources,
+            "command": self.command,
+            "options": {k: v for k, v in vars(settings).items() if k not in STORED_ELSEWHERE},
+            "report": {},
+        }
+        with _progress("tokens", tokens, self.has_progress) as advance:
+            documents = _watched(check, self.corpus.documents(), facts["report"], advance)
+            if isinstance(settings, TokensConfig):
+                build_token_store(
+                    path,
+                    (document.stored_ids for document in documents),
+                    chunk_tokens=settings.chunk_tokens,
+                    num_tokens=tokens,
+                    **facts,
+                )
+            else:
+                build_hidden_store(
+                    path,
+                    _with_keys(documents, target, settings.positions),
+                    dim=settings.dim,
+                    index=settings.index,
+                    rerank=settings.rerank,
+                    **facts,
+                )
+        logger.info(_overlap_line(check.report()))
+
+    def _corpus(self) -> Corpus:
+        settings, model = self.settings, self.model
+        if isinstance(self.loader, TextFiles):
+            if settings.source == "generated":
+                raise DatastoreError("dataset=text has no prompts: use datastore.source=reference")
+            return Texts(loader=self.loader, codec=model.codec)
+        dataset = limit_prompts(self.loader.load(settings.split), settings.limit)
+        if settings.source == "reference":
+            return AnsweredPrompts(dataset=dataset, codec=model.codec)
+        longest = model.target.max_context
+        return AnsweredPrompts(
+            dataset=dataset,
+            codec=model.codec,
+            answers=self._answer_file(),
+            max_prompt_tokens=None if longest is None else longest - settings.max_new_tokens,
+        )
+
+    def _answer_file(self) -> AnswerFile:
+        """Answers in the cache, which begin with the packaged ones of this very model."""
+        identity, budget = model_identity(self.model.facts), self.settings.max_new_tokens
+        text = json.dumps([identity, budget], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        name = f"{self.loader.name}-{self.model.name}-{digest}.jsonl".replace("/", "--")
+        path = cache_root() / "answers" / name
+        return AnswerFile(
+            path,
+            model=identity,
+            max_new_tokens=budget,
+            first=self.loader.answers(self.model.name),
+        )
+
+    def _bytes(self) -> str:
+        """About how large the store will be, in words."""
+        settings, tokens = self.settings, self.corpus.estimated_tokens()
+        id_bytes = 2 if self.model.target.vocab_size < 2**16 else 4
+        per_token = id_bytes + 4
+        if isinstance(settings, HiddenStatesConfig):
+            per_token = id_bytes + 8 + 4 * settings.dim
+        return f"{tokens * per_token / 1e6:,.1f} MB"
+
+
+def build_command(config: Mapping[str, Any]) -> str:
+    """The command that builds the store of a configuration."""
+    settings = datastore_config(config)
+    words = ["python scripts/build_datastore.py", f"datastore={settings.kind}"]
+    words += [f"model={config['model'].get('name') or config['model'].get('name_or_path')}"]
+    words += [f"dataset={config['dataset']['name']}"]
+    if config["dataset"].get("path"):
+        words.append(f"dataset.path={config['dataset']['path']}")
+    defaults = type(settings)()
+    words += [
+        f"{name}={value}"
+        for name, value in vars(settings).items()
+        if name not in STORED_ELSEWHERE and value != getattr(defaults, name)
+    ]
+    return " ".join(words)
+
+
+def _answer_call(target: TargetModel) -> AnswerCall:
+    """Several greedy answers at a time where the target model can, else one after the other."""
+    batched: AnswerCall | None = getattr(target, "generate_batch", None)
+    if batched is not None:
+        return batched
+    law = SamplingLaw()
+    vanilla = build_vanilla(law)
+
+    def answer(prompts: Any, max_new_tokens: int) -> list[tuple[int, ...]]:
+        stop = StopRule(max_new_tokens=max_new_tokens, eos_ids=target.eos_ids)
+        random = TorchRandom.from_seed(0)
+        return [
+            decode(ids, target=target, method=vanilla, stop=stop, law=law, random=random).output_ids
+            for ids in prompts
+        ]
+
+    return answer
+
+
+def _watched(
+    check: ContaminationCheck,
+    documents: Iterable[Document],
+    report: dict[str, Any],
+    advance: Callable[[int], None],
+) -> Iterator[Document]:
+    """The documents that are kept; what was found is in `report` when the last one is taken."""
+    for document in check.filter(documents):
+        yield document
+        advance(len(document.stored_ids))
+    report["overlap"] = check.report()
+
+
+def _with_keys(
+    documents: Iterable[Document], target: TargetModel, positions: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Triples (stored ids, hidden states, where the continuation of each begins in the ids)."""
+    for document in documents:
+        ids = document.token_ids[: target.max_context]
+        stored = np.array(ids[document.num_known :], dtype=np.int64)
+        is_answer = positions == "answer"
+        first = max(document.num_known - 1, document.num_prompt - 1 if is_answer else 0, 0)
+        if len(ids) < 2 or first > len(ids) - 2:
+            continue
+        target.reset()
+        hidden = target.prefill(ids, reserve=0, prompt_hidden=True).prompt_hidden
+        assert hidden is not None
+        keys = hidden[first : len(ids) - 1].float().cpu().numpy()
+        yield stored, keys, np.arange(first + 1, len(ids)) - document.num_known
+
+
+@contextmanager
+def _progress(what: str, total: int, is_shown: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr; the function advances it."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    )  # fmt: skip
+    is_off = not (is_shown and console.is_terminal)
+    with Progress(*columns, console=console, transient=True, disable=is_off) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def _overlap_line(report: Mapping[str, Any]) -> str:
+    line = (
+        f"{report['num_overlapping']} of {report['num_documents']} documents share "
+        f"{report['ngram_words']} words in a row with the test split"
+    )
+    return f"{line}; they were left out" if report["num_dropped"] else line
