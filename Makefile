@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-METHOD ?= pld
+METHODS ?= pld,rest,dresd,sen_greedy,sense
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint types unit test-oldest bench table clean
@@ -15,8 +15,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-run: $(VENV)/.installed ## Set up, fetch the model, run METHOD (default: pld) against vanilla on quickstart
-	$(BIN)/python run.py method=$(METHOD)
+run: $(VENV)/.installed ## Set up, fetch the model, build small datastores, run METHODS against vanilla
+	$(BIN)/python run.py -m method=$(METHODS) experiment=quick
 
 test: $(VENV)/.installed ## Set up and run all tests (the real model included, no GPU)
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -17,9 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import configs
-from benchmarks.cli import measure
+from benchmarks.cli import Outcome, measure
+from benchmarks.comparison import print_comparison
 
-EXIT_CODES: list[int] = []
+OUTCOMES: list[Outcome] = []
 """One per job of a sweep: a job that fails must neither stop the others nor be forgotten."""
 
 
@@ -30,14 +31,14 @@ def main(config: DictConfig) -> None:
     chosen = HydraConfig.get().runtime.choices
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-        code, message = measure(plain, configs.swapped_primitives(chosen["method"], chosen))
+        outcome = measure(plain, configs.swapped_primitives(chosen["method"], chosen))
     except OmegaConfBaseException as error:
-        code, message = 2, str(error)
-    if message:
+        outcome = Outcome(code=2, message=str(error))
+    if outcome.message:
         job = HydraConfig.get()
         cell = f" in {' '.join(job.overrides.task)}" if job.mode == RunMode.MULTIRUN else ""
-        sys.stderr.write(f"error{cell}: {message.strip()}\n")
-    EXIT_CODES.append(code)
+        sys.stderr.write(f"error{cell}: {outcome.message.strip()}\n")
+    OUTCOMES.append(outcome)
 
 
 if __name__ == "__main__":
@@ -47,4 +48,7 @@ if __name__ == "__main__":
     flags = [word for word in sys.argv[1:] if word in ("-m", "--multirun")]
     sys.argv[1:] = flags[:1] + [word for word in sys.argv[1:] if word not in flags]
     main()
-    sys.exit(max(EXIT_CODES, default=0))
+    finished = [outcome.summary for outcome in OUTCOMES if outcome.summary]
+    if len(finished) > 1:
+        print_comparison(finished)
+    sys.exit(max((outcome.code for outcome in OUTCOMES), default=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import resource
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from benchmarks.runner import run
 from benchmarks.table import print_results
 from methods.build import build_law, build_method, build_model, build_vanilla
 from methods.targets.errors import ModelUnavailable
+from methods.targets.loading import LoadedModel
 from primitives.fields import did_you_mean, typed_fields
 
 SETTINGS = (
@@ -38,6 +40,7 @@ SETTINGS = (
 )
 """Keys of the configuration that the runner takes as they are."""
 LAW = ("temperature", "top_k", "top_p")
+_LOADED: dict[str, LoadedModel] = {}
 GROUPS = ("method", "retriever", "tree_builder", "verifier", "datastore", "model", "dataset")
 
 
@@ -62,35 +65,49 @@ class OwnSettings:
             raise ValueError(f"num_threads must be ≥ 1 or null, got {self.num_threads}")
 
 
-def measure(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> tuple[int, str | None]:
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How one command ended.
+
+    Attributes:
+        code: 0 done, 1 the run failed, 2 it could not be started, 130 interrupted.
+        message: What to tell the user, if anything.
+        summary: What `summary.json` holds, if there are results.
+    """
+
+    code: int
+    message: str | None = None
+    summary: Mapping[str, Any] | None = None
+
+
+def measure(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> Outcome:
     """Runs what a configuration says and prints the results; the run folder's path last.
 
     Args:
         config: The resolved configuration.
         swapped: Primitives that replace the method's own; they become part of its label.
-
-    Returns:
-        Exit code (0 done, 1 the run failed, 2 it could not be started) and what to tell the user.
     """
     try:
         spec = build_spec(config, swapped)
     except (ValueError, OSError, ModelUnavailable, RunFolderError) as error:
-        return 2, str(error)
+        return Outcome(code=2, message=str(error))
     try:
         result = run(spec)
     except RunFolderError as error:
-        return 2, str(error)
+        return Outcome(code=2, message=str(error))
     except ValueError as error:
         if spec.on_error != "stop":
             raise
-        return 1, f"stopped at the first prompt that failed (on_error=stop): {error}"
+        reason = f"stopped at the first prompt that failed (on_error=stop): {error}"
+        return Outcome(code=1, message=reason)
     except KeyboardInterrupt:
-        return 130, f"interrupted; the same command continues {spec.path}"
+        return Outcome(code=130, message=f"interrupted; the same command continues {spec.path}")
     print_results(result.summary)
     if result.was_finished:
         sys.stdout.write("This run had finished before; nothing was measured again.\n")
     sys.stdout.write(f"{result.path}\n")
-    return (1, result.failure) if result.failure else (0, None)
+    code = 1 if result.failure else 0
+    return Outcome(code=code, message=result.failure, summary=result.summary)
 
 
 def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpec:
@@ -118,7 +135,7 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
     if wanted:
         datastore_config(config)  # Refuses wrong fields before the model is loaded.
     start = time.perf_counter()
-    model = build_model(config["model"])
+    model = _load(config["model"])
     load_seconds = time.perf_counter() - start
     datastores: dict[str, dict[str, Any]] = {}
     if method.retriever is not None and wanted:
@@ -144,6 +161,15 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
         load_seconds=load_seconds,
         **settings,
     )
+
+
+def _load(config: Mapping[str, Any]) -> LoadedModel:
+    """The model of the last call if it is the same: the jobs of a sweep share one."""
+    key = json.dumps(config, sort_keys=True)
+    if key not in _LOADED:
+        _LOADED.clear()  # First: two models may not fit into memory.
+        _LOADED[key] = build_model(config)
+    return _LOADED[key]
 
 
 def _chosen(cls: type[Any], config: Mapping[str, Any]) -> dict[str, Any]:

@@ -166,6 +166,7 @@ class RunSpec:
             "has_exact_phases": self.has_exact_phases,
             "state": self.state,
             "history": self.history,
+            "max_new_tokens": self.max_new_tokens,
             "device": self.device,
             "dtype": self.model_hashes.get("dtype"),
             "linear_kernels": self.model_hashes.get("linear_kernels"),

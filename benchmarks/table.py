@@ -25,20 +25,24 @@ Summary = Mapping[str, Any]
 
 def print_results(summary: Summary, console: Console | None = None) -> None:
     """Prints the tables to stdout, in plain text where that is no terminal."""
-    if console is None:
-        # Names come from users' files: they are no markup. A narrow terminal breaks lines itself.
-        console = Console(markup=False, highlight=False)
-        if not console.is_terminal:
-            console = Console(width=WIDTH, no_color=True, markup=False, highlight=False)
-        console.width = max(console.width, WIDTH)
-    console.print(render(summary))
+    (console or plain_console()).print(render(summary))
+
+
+def plain_console() -> Console:
+    """Stdout, in plain text where it is no terminal."""
+    # Names come from users' files: they are no markup. A narrow terminal breaks lines itself.
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console = Console(width=WIDTH, no_color=True, markup=False, highlight=False)
+    console.width = max(console.width, WIDTH)
+    return console
 
 
 def render(summary: Summary) -> Group:
     """All tables and notes of one run."""
     run = summary["run"]
     parts: list[RenderableType] = [
-        Text(f"{run['method']} on {run['dataset']}, {run['model']}{_variant(run)}", style="bold")
+        Text(f"{run['method']} on {run['dataset']}, {run['model']}{variant(run)}", style="bold")
     ]
     if summary["num_measured"]:
         parts += [_arms(summary), "", _verdict(summary)]
@@ -52,13 +56,14 @@ def render(summary: Summary) -> Group:
     return Group(*parts, *([""] if notes else []), *map(Text, notes))
 
 
-def _variant(run: Mapping[str, Any]) -> str:
+def variant(run: Mapping[str, Any]) -> str:
     """` (float32, prepacked, cpu)`: what two runs of one model may differ in."""
     words = [run[key] for key in ("dtype", "linear_kernels", "device") if run.get(key)]
     return f" ({', '.join(words)})" if words else ""
 
 
-def _table(*columns: str) -> Table:
+def new_table(*columns: str) -> Table:
+    """An empty table in the project's style: the first column is a name, the others numbers."""
     table = Table(
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
@@ -85,22 +90,22 @@ def _arms(summary: Summary) -> Table:
         ("speedup [95 %]", speedup, "x"),
         ("decode", speedup.replace("speedup", "decode_speedup"), "x-"),
     ]
-    table = _table("", *(head for head, _, _ in columns), "same ids", "failed")
+    table = new_table("", *(head for head, _, _ in columns), "same ids", "failed")
     vanilla = {
-        "tok/s": _show(metrics["vanilla_tokens_per_second"], ".1f"),
-        "tau": _show(metrics["vanilla_tau"], ".2f"),
+        "tok/s": show(metrics["vanilla_tokens_per_second"], ".1f"),
+        "tau": show(metrics["vanilla_tau"], ".2f"),
     }
     table.add_row("vanilla", *(vanilla.get(head, "") for head, _, _ in columns), "", "")
     name = summary["run"]["method"]
     table.add_row(
         "vanilla again" if name == "vanilla" else name,
-        *(_show(metrics[name], form) for _, name, form in columns),
-        _show_count(metrics.get("identical_outputs")),
+        *(show(metrics[name], form) for _, name, form in columns),
+        show_count(metrics.get("identical_outputs")),
         str(summary["num_failed"]),
     )
     if "generate_tokens_per_second" in metrics:
-        rate = _show(metrics["generate_tokens_per_second"], ".1f")
-        same = _show_count(metrics["identical_to_generate"])
+        rate = show(metrics["generate_tokens_per_second"], ".1f")
+        same = show_count(metrics["identical_to_generate"])
         table.add_row("generate", rate, *[""] * (len(columns) - 1), same, "")
     return table
 
@@ -109,7 +114,7 @@ def _quality(summary: Summary) -> Table:
     """What a relaxed verifier kept, and what that did to the output."""
     metrics = summary["metrics"]
     reasons = [name for name in metrics if name.startswith("accepted_by_reason.")]
-    table = _table(
+    table = new_table(
         "accepted drafts",
         *(name.partition(".")[2] for name in reasons),
         "regret (nats/token)",
@@ -120,10 +125,10 @@ def _quality(summary: Summary) -> Table:
     )
     table.add_row(
         "",
-        *(_show(metrics[name], ".0%") for name in reasons),
-        _show(metrics["regret"], ".3f"),
-        *([_show(metrics["regret_bound"], ".3f")] if "regret_bound" in metrics else []),
-        _show(metrics["rouge_l"], ".2f"),
+        *(show(metrics[name], ".0%") for name in reasons),
+        show(metrics["regret"], ".3f"),
+        *([show(metrics["regret_bound"], ".3f")] if "regret_bound" in metrics else []),
+        show(metrics["rouge_l"], ".2f"),
         _beside(metrics, "output_tokens", ".0f"),
         _beside(metrics, "repetition", ".0%"),
     )
@@ -132,21 +137,21 @@ def _quality(summary: Summary) -> Table:
 
 def _beside(metrics: Mapping[str, Any], name: str, form: str) -> str:
     """A value with vanilla's behind it."""
-    return f"{_show(metrics[name], form)} (vanilla {_show(metrics[f'vanilla_{name}'], form)})"
+    return f"{show(metrics[name], form)} (vanilla {show(metrics[f'vanilla_{name}'], form)})"
 
 
 def _categories(summary: Summary) -> Table:
     speedup = summary["primary_speedup"]
-    table = _table("category", "prompts", "tok/s", "tau", "coverage", "speedup [95 %]", "")
+    table = new_table("category", "prompts", "tok/s", "tau", "coverage", "speedup [95 %]", "")
     for category, metrics in summary["categories"].items():
         interval = metrics[speedup]["interval"]
         table.add_row(
             category,
             str(metrics["tau"]["num_prompts"]),
-            _show(metrics["tokens_per_second"], ".1f"),
-            _show(metrics["tau"], ".2f"),
-            _show(metrics["draft_coverage"], ".0%"),
-            _show(metrics[speedup], "x"),
+            show(metrics["tokens_per_second"], ".1f"),
+            show(metrics["tau"], ".2f"),
+            show(metrics["draft_coverage"], ".0%"),
+            show(metrics[speedup], "x"),
             verdict(interval),
         )
     return table
@@ -159,14 +164,14 @@ def _verdict(summary: Summary) -> Text:
     lines = [f"{summary['run']['method']} against vanilla: {word} ({num_prompts} prompts)"]
     if not summary["has_equal_lengths"]:
         lines.append(
-            f"lengths differ ({_show(metrics['output_tokens'], '.0f')} tokens, vanilla "
-            f"{_show(metrics['vanilla_output_tokens'], '.0f')}): speedup in tokens/s "
-            f"{_show(metrics['speedup_rate'], 'x')}, in time {_show(metrics['speedup'], 'x')}"
+            f"lengths differ ({show(metrics['output_tokens'], '.0f')} tokens, vanilla "
+            f"{show(metrics['vanilla_output_tokens'], '.0f')}): speedup in tokens/s "
+            f"{show(metrics['speedup_rate'], 'x')}, in time {show(metrics['speedup'], 'x')}"
         )
     if "vanilla_over_generate" in metrics:
         beside = metrics["vanilla_over_generate"]
         lines.append(
-            f"vanilla has {_show(beside, 'x')} the tokens/s of the library's generate "
+            f"vanilla has {show(beside, 'x')} the tokens/s of the library's generate "
             f"({beside['num_prompts']} prompts)"
         )
     return Text("\n".join(lines))
@@ -175,9 +180,9 @@ def _verdict(summary: Summary) -> Text:
 def _phases(summary: Summary) -> Table:
     """Where the time of the method's steps goes."""
     metrics = summary["metrics"]
-    table = _table("step time", *STEP_PHASES, "outside forward")
+    table = new_table("step time", *STEP_PHASES, "outside forward")
     names = [*(f"phase_share.{phase}" for phase in STEP_PHASES), "overhead"]
-    table.add_row("", *(_show(metrics[name], ".1%") for name in names))
+    table.add_row("", *(show(metrics[name], ".1%") for name in names))
     return table
 
 
@@ -223,7 +228,7 @@ def _datastore_note(facts: Mapping[str, Any]) -> str:
     return f"{note}; {found} of them overlap with test data" if found else note
 
 
-def _show(metric: Mapping[str, Any], form: str) -> str:
+def show(metric: Mapping[str, Any], form: str) -> str:
     """A value in a format; `x` is a ratio with its interval, `x-` a ratio alone."""
     value, interval = metric["value"], metric["interval"]
     if value is None:
@@ -235,5 +240,6 @@ def _show(metric: Mapping[str, Any], form: str) -> str:
     return f"{value:.2f}x [{interval[0]:.2f}, {interval[1]:.2f}]"
 
 
-def _show_count(metric: Mapping[str, Any] | None) -> str:
+def show_count(metric: Mapping[str, Any] | None) -> str:
+    """`22/24` prompts; nothing if they were not counted."""
     return "" if metric is None else f"{metric['value']}/{metric['num_prompts']}"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.comparison import markdown, read_summaries, sort_key
 from benchmarks.files import read_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,50 +39,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def results_section(folder: Path) -> str:
-    """The table with a line about the hardware."""
-    paths = sorted(folder.glob("*/*/*/*/summary.json"))
-    runs = [(read_json(path), read_json(path.parent / "env.json")) for path in paths]
-    found = [(summary, env) for summary, env in runs if summary and env]
-    if not found:
-        raise SystemExit(f"{folder} holds no finished run")
-    rows = sorted((row(summary) for summary, _ in found), key=lambda cells: (cells[0], cells[1]))
-    header = ["model", "method", "tau", "draft coverage", "tok/s", "speedup", "same ids"]
-    lines = [header, ["---"] * 2 + ["---:"] * 5, *rows]
-    table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-    return f"{conditions(*found[-1])}\n\n{table}"
+    """One table per model and dataset, with a line about the hardware."""
+    summaries = sorted(read_summaries([folder]), key=sort_key)
+    env = read_json(sorted(folder.rglob("env.json"))[-1])
+    assert env is not None
+    return f"{hardware(env)}\n\n{markdown(summaries)}"
 
 
-def row(summary: dict[str, Any]) -> list[str]:
-    """One run."""
-    metrics = summary["metrics"]
-    same = metrics["identical_outputs"]
-    return [
-        summary["run"]["model"],
-        summary["run"]["method"],
-        with_interval(metrics["tau"], ""),
-        f"{100 * metrics['draft_coverage']['value']:.0f} %",
-        f"{metrics['vanilla_tokens_per_second']['value']:.0f} -> "
-        f"{metrics['tokens_per_second']['value']:.0f}",
-        with_interval(metrics[summary["primary_speedup"]], "x"),
-        f"{same['value']:.0f}/{same['num_prompts']}",
-    ]
-
-
-def with_interval(metric: dict[str, Any], unit: str) -> str:
-    """`2.31x [2.10, 2.52]`."""
-    low, high = metric["interval"]
-    return f"{metric['value']:.2f}{unit} [{low:.2f}, {high:.2f}]"
-
-
-def conditions(summary: dict[str, Any], env: dict[str, Any]) -> str:
+def hardware(env: dict[str, Any]) -> str:
     """What the numbers were measured on."""
     session = env["sessions"][-1]
     versions = session["versions"]
     return (
-        f"{summary['num_prompts']} quickstart prompts x up to 128 tokens, greedy, batch 1; "
-        f"{session['cpu'].replace('(R)', '')}, {session['num_threads']} threads, no GPU; torch "
-        f"{versions['torch']}, transformers {versions['transformers']}. Brackets are 95 % "
-        "intervals over prompts; tok/s is vanilla -> method in the same loop."
+        f"Greedy, batch 1; {session['cpu'].replace('(R)', '')}, {session['num_threads']} threads, "
+        f"no GPU; torch {versions['torch']}, transformers {versions['transformers']}. Brackets are "
+        "95 % intervals over prompts; each method ran beside vanilla in the same loop, and the "
+        "vanilla row is the one of the first method."
     )
 
 

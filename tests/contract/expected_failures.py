@@ -11,6 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
-INERT_FIELDS: dict[str, dict[str, str]] = {}
-FIELD_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {}
+INERT_FIELDS: dict[str, dict[str, str]] = {
+    "conditional": {"eos_requires_em": "no id ends a generation in the probes"},
+    "semantic": {"max_ngram": "read with fallback=prompt_lookup only"},
+    "soft_gated": {"eos_requires_em": "no id ends a generation in the probes"},
+}
+FIELD_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "semantic": {"num_candidates": (1, 2)},  # The probes take four candidates at most.
+    "soft_gated": {"window": (3, 7), "max_consecutive_relaxed": (1, 2)},
+}
 ACCEPTED_VALUES: dict[str, dict[str, str]] = {}

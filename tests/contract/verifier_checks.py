@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -101,6 +102,52 @@ def check_draws_only_if_it_says_so(cls: type[Verifier]) -> None:
         assert cls.samples or chosen == int(scored.last_logits.argmax())
 
 
+@only_if(lambda cls: not cls.samples)
+def check_next_token_is_the_argmax_behind_the_path(cls: type[Verifier]) -> None:
+    """However the path was kept, what follows it is greedy."""
+    for scored in _bank_with_ties():
+        verdict = _verify(cls, scored.tree, scored.last_logits, scored.logits)
+        assert verdict.next_id == int(scored.logits[verdict.path[-1]].argmax())
+
+
+def check_regrets_are_what_the_argmax_would_have_gained(cls: type[Verifier]) -> None:
+    """One per kept node, or none at all if all are 0; exact matches regret nothing.
+
+    A verifier that draws reports none: its exact matches are matches with what it drew.
+    """
+    for scored in _bank_with_ties():
+        verdict = _verify(cls, scored.tree, scored.last_logits, scored.logits)
+        assert len(verdict.regrets) in (0, len(verdict.path))
+        if cls.samples:
+            assert not any(verdict.regrets)
+            continue
+        regrets = verdict.regrets or (0.0,) * len(verdict.path)
+        for node, reason, regret in zip(verdict.path, verdict.reasons, regrets, strict=True):
+            parent = scored.tree.parents[node]
+            law = scored.last_logits if parent < 0 else scored.logits[parent]
+            log_probs = torch.log_softmax(law, dim=-1)
+            expected = float(log_probs.max() - log_probs[scored.tree.token_ids[node]])
+            assert abs(regret - expected) <= 1e-6
+            assert regret >= 0
+            assert regret == 0 or reason not in (ROOT_REASON, "em")
+
+
+def check_regret_bounds_cover_the_path(cls: type[Verifier]) -> None:
+    for scored in _bank_with_ties():
+        verdict = _verify(cls, scored.tree, scored.last_logits, scored.logits)
+        assert len(verdict.regret_bounds) in (0, len(verdict.path))
+        assert all(0 <= bound < math.inf for bound in verdict.regret_bounds)
+        assert not is_lossless(cls) or not any(verdict.regret_bounds)
+
+
+@only_if(lambda cls: not cls.samples)
+def check_longer_paths_of_exact_matches_are_not_passed_over(cls: type[Verifier]) -> None:
+    """No rule keeps fewer tokens than exact match would."""
+    for scored in _bank_with_ties():
+        verdict = _verify(cls, scored.tree, scored.last_logits, scored.logits)
+        assert len(verdict.path) >= len(_argmax_walk(scored.tree, scored.logits)[0])
+
+
 @only_if(is_lossless)
 def check_exact_rules_admit_no_alternative_to_pending(cls: type[Verifier]) -> None:
     logits = torch.zeros(8, dtype=torch.float64)
@@ -113,7 +160,7 @@ def check_exact_rules_admit_no_alternative_to_pending(cls: type[Verifier]) -> No
 @only_if(lambda cls: cls.is_lossless_greedy)
 def check_equals_a_walk_along_the_argmax(cls: type[Verifier]) -> None:
     """Ties included (the first index wins), with and without draft distributions."""
-    for scored in [*_bank(), *(s for seed in SEEDS for s in scored_trees(seed, has_ties=True))]:
+    for scored in _bank_with_ties():
         for tree in (scored.tree, _with_draft_probs(scored.tree, scored.logits.shape[1])):
             verdict = _verify(cls, tree, scored.last_logits, scored.logits)
             assert (verdict.path, verdict.next_id) == _argmax_walk(tree, scored.logits)
@@ -270,6 +317,11 @@ def _argmax_walk(tree: DraftTree, logits: Tensor) -> tuple[tuple[int, ...], int]
 
 def _bank() -> Iterator[ScoredTree]:
     return (scored for seed in SEEDS for scored in scored_trees(seed))
+
+
+def _bank_with_ties() -> Iterator[ScoredTree]:
+    ties = (scored for seed in SEEDS for scored in scored_trees(seed, has_ties=True))
+    return itertools.chain(_bank(), ties)
 
 
 def _certain(token_id: int, vocab_size: int = 64) -> Tensor:

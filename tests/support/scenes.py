@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from methods.targets.base import top_ids
 from methods.targets.toy import LOGIT_SCALE, ToyTarget
 from primitives.interfaces import Retriever
-from primitives.types import Candidate, Context, DraftTree, StepOutcome
+from primitives.types import SIBLING_SOURCE, Candidate, Context, DraftTree, StepOutcome
 
 PROMPT_LENS = (1, 2, 4, 9, 16, 30)
 VOCAB_SIZE = 6
@@ -112,6 +113,9 @@ def _context(
         prompt_hidden=_hidden(target, ids, 1, num_prompt + 1)
         if is_first and "prompt_hidden" in needs
         else None,
+        prompt_top_ids=top_ids(_logits(target, ids, 1, num_prompt + 1))
+        if is_first and "prompt_top_ids" in needs
+        else None,
     )
 
 
@@ -140,7 +144,11 @@ def _outcome(
 
 def _hidden(target: ToyTarget, ids: list[int], start: int, end: int) -> Tensor:
     """LM head inputs of the prefixes of lengths start .. end - 1."""
-    return torch.stack([target.logits(ids[:length]) for length in range(start, end)]) / LOGIT_SCALE
+    return _logits(target, ids, start, end) / LOGIT_SCALE
+
+
+def _logits(target: ToyTarget, ids: list[int], start: int, end: int) -> Tensor:
+    return torch.stack([target.logits(ids[:length]) for length in range(start, end)])
 
 
 @functools.cache
@@ -215,7 +223,11 @@ class ScoredTree:
 
 @functools.cache
 def scored_trees(seed: int = 0, *, vocab_size: int = 8, has_ties: bool = False) -> list[ScoredTree]:
-    """Random trees of up to 12 nodes whose nodes are often the target's most probable tokens."""
+    """Random trees of up to 12 nodes whose nodes are often the target's most probable tokens.
+
+    Then some of up to 16 nodes that are deeper, have alternatives to node 0, and hold more of the
+    tokens that are nearly the most probable one: what relaxed rules decide about.
+    """
     rng = np.random.default_rng(seed)
     scored = []
     for num_nodes in (1, 2, 2, 3, 4, 5, 6, 8, 10, 12):
@@ -226,17 +238,47 @@ def scored_trees(seed: int = 0, *, vocab_size: int = 8, has_ties: bool = False) 
         token_ids, parents = [int(np.argmax(last_logits))], [-1]
         while len(token_ids) < num_nodes:
             parent = int(rng.integers(len(token_ids)))
-            likely = np.argsort(-logits[parent], kind="stable").tolist()
-            taken = [t for t, p in zip(token_ids, parents, strict=True) if p == parent]
-            free = [token_id for token_id in likely if token_id not in taken]
+            free = _free_tokens(token_ids, parents, parent, logits[parent])
             if free:
                 token_ids.append(free[0] if rng.random() < 0.7 else int(rng.choice(free)))
                 parents.append(parent)
-        scored.append(
-            ScoredTree(
-                tree=DraftTree.from_nodes(token_ids, parents),
-                last_logits=torch.from_numpy(last_logits),
-                logits=torch.from_numpy(logits),
-            )
-        )
+        scored.append(_scored_tree(token_ids, parents, last_logits, logits))
+    for num_nodes in (10, 12, 14, 16):
+        # Rows from nearly certain to nearly uniform.
+        sharpness = rng.uniform(0.1, 3.0, (num_nodes + 1, 1))
+        rows = rng.normal(0.0, 2.0, (num_nodes + 1, vocab_size)) * sharpness
+        if has_ties:
+            rows = np.round(rows / 2)
+        last_logits, logits = rows[0], rows[1:]
+        token_ids, parents = [int(np.argmax(last_logits))], [-1]
+        while len(token_ids) < num_nodes:
+            is_deep, is_alternative = rng.random() < 0.8, rng.random() < 0.1
+            parent = len(token_ids) - 1 if is_deep else int(rng.integers(len(token_ids)))
+            parent = -1 if is_alternative else parent
+            free = _free_tokens(token_ids, parents, parent, rows[parent + 1])
+            if free:
+                rank = 0 if rng.random() < 0.6 else int(rng.integers(1, 7))
+                token_ids.append(free[min(rank, len(free) - 1)])
+                parents.append(parent)
+        scored.append(_scored_tree(token_ids, parents, last_logits, logits))
     return scored
+
+
+def _free_tokens(
+    token_ids: list[int], parents: list[int], parent: int, logits: np.ndarray
+) -> list[int]:
+    """Tokens that no child of `parent` carries yet, most probable first."""
+    taken = [t for t, p in zip(token_ids, parents, strict=True) if p == parent]
+    return [t for t in np.argsort(-logits, kind="stable").tolist() if t not in taken]
+
+
+def _scored_tree(
+    token_ids: list[int], parents: list[int], last_logits: np.ndarray, logits: np.ndarray
+) -> ScoredTree:
+    """Every third draft node counts as a sibling that was copied from nowhere."""
+    sources = ["", *("copied" if node % 3 else SIBLING_SOURCE for node in range(1, len(parents)))]
+    return ScoredTree(
+        tree=DraftTree.from_nodes(token_ids, parents, sources=sources),
+        last_logits=torch.from_numpy(last_logits),
+        logits=torch.from_numpy(logits),
+    )

@@ -1,0 +1,114 @@
+"""Several runs in one table: acceptance and speed beside what the verifier did to the output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
+
+from benchmarks.files import RunFolderError, read_json
+from benchmarks.table import Summary, new_table, plain_console, show, show_count, variant
+
+COLUMNS = (
+    "method", "tok/s", "tau", "strict tau", "coverage", "speedup [95 %]", "regret", "ROUGE-L",
+    "same ids",
+)  # fmt: skip
+EXPLANATION = (
+    "tau: tokens per step; strict tau: the same trees under exact verification; coverage: steps "
+    "with a draft; regret: nats per token below the argmax; ROUGE-L and same ids: against vanilla"
+)
+
+
+def read_summaries(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """`summary.json` of run folders, or of all finished runs below a folder, in path order.
+
+    Raises:
+        RunFolderError: If a path holds no finished run, or a file is damaged.
+    """
+    summaries = []
+    for path in paths:
+        files = sorted(path.rglob("summary.json"))
+        if not files:
+            raise RunFolderError(f"{path} holds no finished run (no summary.json)")
+        found = [read_json(file) for file in files]
+        summaries += [summary for summary in found if summary is not None]
+    return summaries
+
+
+def comparable(summaries: Sequence[Summary]) -> dict[str, list[Summary]]:
+    """The runs by what must be equal to compare them: model, its variant, dataset, prompts."""
+    groups: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        if summary["num_measured"]:
+            groups.setdefault(conditions(summary), []).append(summary)
+    return groups
+
+
+def conditions(summary: Summary) -> str:
+    """Model and data of a run, in one line."""
+    run = summary["run"]
+    return (
+        f"{run['model']}{variant(run)} on {run['dataset']}, {summary['num_measured']} prompts x "
+        f"up to {run['max_new_tokens']} tokens"
+    )
+
+
+def cells(summary: Summary) -> list[str]:
+    """One run as a line of the table."""
+    metrics = summary["metrics"]
+    is_relaxed = "regret" in metrics
+    return [
+        summary["run"]["method"],
+        show(metrics["tokens_per_second"], ".1f"),
+        show(metrics["tau"], ".2f"),
+        show(metrics["strict_tau"], ".2f"),
+        show(metrics["draft_coverage"], ".0%"),
+        show(metrics[summary["primary_speedup"]], "x"),
+        show(metrics["regret"], ".3f") if is_relaxed else "",
+        show(metrics["rouge_l"], ".2f") if is_relaxed else "",
+        show_count(metrics.get("identical_outputs")),
+    ]
+
+
+def vanilla_cells(summaries: Sequence[Summary]) -> list[str]:
+    """The baseline, as it was measured beside the first run."""
+    metrics = summaries[0]["metrics"]
+    rate, tau = metrics["vanilla_tokens_per_second"], metrics["vanilla_tau"]
+    return ["vanilla", show(rate, ".1f"), show(tau, ".2f"), *[""] * (len(COLUMNS) - 3)]
+
+
+def render_comparison(summaries: Sequence[Summary]) -> Group:
+    """A table per group of comparable runs."""
+    parts: list[Any] = []
+    for title, runs in comparable(summaries).items():
+        table = new_table(*COLUMNS)
+        for line in (vanilla_cells(runs), *map(cells, runs)):
+            table.add_row(*line)
+        parts += [Text(title, style="bold"), table, ""]
+    return Group(*parts, Text(EXPLANATION))
+
+
+def print_comparison(summaries: Sequence[Summary]) -> None:
+    """Prints the tables to stdout."""
+    plain_console().print(render_comparison(summaries))
+
+
+def markdown(summaries: Sequence[Summary]) -> str:
+    """The same tables for README files and notes."""
+    blocks = []
+    for title, runs in comparable(summaries).items():
+        align = ["---", *["---:"] * (len(COLUMNS) - 1)]
+        lines = [COLUMNS, align, vanilla_cells(runs), *map(cells, runs)]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        blocks.append(f"{title}:\n\n{table}\n")
+    return "\n".join([*blocks, f"{EXPLANATION}.\n"])
+
+
+def sort_key(summary: Mapping[str, Any]) -> tuple[str, str, bool, float]:
+    """Runs in the order of tables: by model and data, lossless ones first, slower ones first."""
+    run = summary["run"]
+    speedup = summary["metrics"].get(summary["primary_speedup"], {}).get("value") or 0.0
+    return run["model"], run["dataset"], not run["is_lossless"], speedup

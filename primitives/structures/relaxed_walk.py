@@ -1,0 +1,264 @@
+"""The walk that relaxed verifiers share: down all root-to-leaf paths at once, one depth at a time.
+
+An exact match (the argmax of its parent's row) is kept by every rule. Whether a mismatch is kept is
+asked of the rule, and only where all of its ancestors were kept; the rule may answer differently
+for the paths that run through a node. The longest kept path wins; ties go to more exact matches,
+then to the larger sum of log p, then to the path with the smaller leaf.
+
+Node 0 is kept without asking. An alternative to it is a mismatch like any other, judged by the row
+that node 0 was chosen from.
+
+Cost: one argmax over [n, v]; per depth that is reached, one softmax over [r, v] for the r parents
+of mismatches there; one over the parents of paths that tie. One transfer for the argmax and one per
+softmax: asking for one number at a time would synchronise a GPU each time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from primitives.types import ROOT_REASON, DraftTree, Verdict
+
+NUM_SCORES = 6
+"""Numbers that are kept per node: the array fields of `TokenScores`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenScores:
+    """What a rule may know about tokens, each under the law of its place.
+
+    Attributes:
+        token_ids: The tokens.
+        argmax_ids: Most probable token of each place; the smaller id wins a tie.
+        log_probs: log p of each token in nats; -inf if the law excludes it.
+        regrets: log p of the argmax minus that of the token, in nats.
+        ranks: How many tokens come before it, by probability and then by id; 0 for the argmax.
+        entropies: Entropy of the law at each place in nats, at most `max_entropy`.
+        max_entropy: log of the vocabulary size, in nats.
+    """
+
+    token_ids: Int[np.ndarray, "m"]
+    argmax_ids: Int[np.ndarray, "m"]
+    log_probs: Float[np.ndarray, "m"]
+    regrets: Float[np.ndarray, "m"]
+    ranks: Int[np.ndarray, "m"]
+    entropies: Float[np.ndarray, "m"]
+    max_entropy: float
+
+    @property
+    def is_possible(self) -> Bool[np.ndarray, "m"]:
+        """Where the law does not exclude the token."""
+        return self.log_probs > -np.inf
+
+    def involves(self, ids: frozenset[int]) -> Bool[np.ndarray, "m"]:
+        """Where the token or the argmax that it would replace is one of `ids`."""
+        wanted = list(ids)
+        return np.isin(self.token_ids, wanted) | np.isin(self.argmax_ids, wanted)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mismatches:
+    """Draft tokens at one depth that no exact match keeps; one entry per path through them.
+
+    Attributes:
+        depth: Their depth, 0 for alternatives to node 0.
+        nodes: Their indices in the tree.
+        scores: Their scores.
+        is_match: Row j tells along the whole path of entry j which nodes are exact matches (node 0
+            counts as one); false behind the end of the path.
+        path_lens: Nodes of each path.
+        num_relaxed: Mismatches that were kept in a row right before each entry.
+    """
+
+    depth: int
+    nodes: Int[np.ndarray, "m"]
+    scores: TokenScores
+    is_match: Bool[np.ndarray, "m l"]
+    path_lens: Int[np.ndarray, "m"]
+    num_relaxed: Int[np.ndarray, "m"]
+
+
+Rule = Callable[[Mismatches], np.ndarray]
+"""The reason to keep each mismatch, "" for those that are not kept."""
+
+
+def score_tokens(
+    laws: Float[Tensor, "r v"], rows: Int[Tensor, "m"], token_ids: Int[Tensor, "m"]
+) -> TokenScores:
+    """Scores token j under the law in row `rows[j]` of `laws` (logits)."""
+    return _scores_of(_score_table(laws, rows, token_ids), math.log(laws.shape[1]))
+
+
+class RelaxedWalk:
+    """The walk through one tree; what it learns about nodes and their laws is kept.
+
+    Attributes:
+        max_entropy: log of the vocabulary size, in nats.
+    """
+
+    def __init__(
+        self, tree: DraftTree, last_logits: Float[Tensor, "v"], logits: Float[Tensor, "n v"]
+    ) -> None:
+        self._tree, self._last_logits, self._logits = tree, last_logits, logits
+        self._argmax_ids = logits.argmax(dim=-1).cpu().numpy()
+        self._is_match = (tree.parents >= 0) & (tree.token_ids == self._argmax_ids[tree.parents])
+        self._is_match[0] = True
+        self.max_entropy = math.log(logits.shape[1])
+        self._paths = _root_to_leaf_paths(tree)
+        self._table = np.full((NUM_SCORES, tree.num_nodes), np.nan)
+        self._entropies = np.full(tree.num_nodes + 1, np.nan)  # By parent, -1 first.
+
+    def verdict(self, rule: Rule) -> Verdict:
+        """The best path whose mismatches the rule keeps, without bounds of regret."""
+        reasons = self._walk(rule)
+        chosen = self._best_path(reasons)
+        words = [str(word) for word in reasons[chosen] if word]
+        path = self._paths[chosen, : len(words)]
+        relaxed = np.flatnonzero(~self._is_match[path])
+        regrets = np.zeros(len(path))
+        if len(relaxed):
+            regrets[relaxed] = self.scores(path[relaxed]).regrets
+        return Verdict(
+            path=tuple(path.tolist()),
+            next_id=int(self._argmax_ids[path[-1]]),
+            reasons=tuple(words),
+            regrets=tuple(regrets.tolist()) if regrets.any() else (),
+        )
+
+    def scores(self, nodes: Int[np.ndarray, "m"]) -> TokenScores:
+        """Scores of nodes under the laws that they are judged by."""
+        fresh = np.unique(nodes[np.isnan(self._table[0, nodes])])
+        if len(fresh):
+            parents = self._tree.parents[fresh]
+            distinct, rows = np.unique(parents, return_inverse=True)
+            token_ids = torch.from_numpy(self._tree.token_ids[fresh]).to(self._logits.device)
+            table = _score_table(
+                self._rows(distinct), torch.from_numpy(rows).to(token_ids.device), token_ids
+            )
+            self._table[:, fresh] = table
+            self._entropies[parents + 1] = table[-1]
+        return _scores_of(self._table[:, nodes], self.max_entropy)
+
+    def entropies(self, nodes: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        """Entropies in nats of the laws that nodes are judged by."""
+        parents = self._tree.parents[nodes]
+        fresh = np.unique(parents[np.isnan(self._entropies[parents + 1])])
+        if len(fresh):
+            log_probs = _log_softmax(self._rows(fresh))
+            self._entropies[fresh + 1] = _entropy(log_probs).cpu().numpy()
+        return np.clip(self._entropies[parents + 1], 0.0, self.max_entropy)
+
+    def laws(self, nodes: Int[np.ndarray, "m"]) -> Float[Tensor, "m v"]:
+        """Logits that nodes are judged by, a copy."""
+        return self._rows(self._tree.parents[nodes])
+
+    def _rows(self, parents: Int[np.ndarray, "r"]) -> Float[Tensor, "r v"]:
+        """Logits behind each of `parents`; -1 stands for the last committed position."""
+        rows = [self._last_logits if row < 0 else self._logits[row] for row in parents.tolist()]
+        return torch.stack(rows)
+
+    def _walk(self, rule: Rule) -> np.ndarray:
+        """Per path and depth the reason to keep the node, "" from the first that is not kept."""
+        is_node = self._paths >= 0
+        is_match = is_node & self._is_match[self._paths]
+        path_lens = is_node.sum(axis=1)
+        reasons = np.full(self._paths.shape, "", dtype=object)
+        is_alive = np.ones(len(self._paths), dtype=bool)
+        num_relaxed = np.zeros(len(self._paths), dtype=np.int64)
+        for depth, nodes in enumerate(self._paths.T):
+            reasons[is_alive & is_match[:, depth], depth] = "em"
+            asked = np.flatnonzero(is_alive & is_node[:, depth] & ~is_match[:, depth])
+            if len(asked):
+                scores = self.scores(nodes[asked])
+                words = rule(
+                    Mismatches(
+                        depth=depth,
+                        nodes=nodes[asked],
+                        scores=scores,
+                        is_match=is_match[asked],
+                        path_lens=path_lens[asked],
+                        num_relaxed=num_relaxed[asked],
+                    )
+                )
+                reasons[asked, depth] = np.where(scores.is_possible, words, "")
+            is_alive &= reasons[:, depth] != ""
+            num_relaxed = np.where(is_match[:, depth], 0, num_relaxed + 1)
+        reasons[self._paths == 0] = ROOT_REASON
+        return reasons
+
+    def _best_path(self, reasons: np.ndarray) -> int:
+        """Longest; then most exact matches, then the largest sum of log p, then the first."""
+        num_kept = (reasons != "").sum(axis=1)
+        num_matches = ((reasons != "") & (self._paths >= 0) & self._is_match[self._paths]).sum(1)
+        order = num_kept * (num_kept.max() + 1) + num_matches
+        best = np.flatnonzero(order == order.max())
+        kept = [self._paths[path, : num_kept[path]] for path in best]
+        if len({tuple(nodes.tolist()) for nodes in kept}) == 1:
+            return int(best[0])
+        sums = [self.scores(nodes).log_probs.sum() for nodes in kept]
+        return int(best[np.argmax(sums)])
+
+
+def _score_table(
+    laws: Float[Tensor, "r v"], rows: Int[Tensor, "m"], token_ids: Int[Tensor, "m"]
+) -> Float[np.ndarray, "6 m"]:
+    """The array fields of `TokenScores` in their order, as float64; one transfer."""
+    top, argmax_ids = laws.max(dim=-1)
+    log_probs = _log_softmax(laws)
+    own_log_probs = log_probs[rows, token_ids]
+    own = laws[rows, token_ids]
+    # Compared as logits: different logits may have the same rounded probability.
+    law_of_each = laws[rows] if len(laws) > 1 else laws
+    comes_before = law_of_each == own[:, None]
+    comes_before &= torch.arange(laws.shape[1], device=laws.device) < token_ids[:, None]
+    comes_before |= law_of_each > own[:, None]
+    columns = (
+        token_ids,
+        argmax_ids[rows],
+        own_log_probs,
+        top[rows].double() - own.double(),
+        comes_before.sum(dim=-1),
+        _entropy(log_probs)[rows],
+    )
+    return torch.stack([column.double() for column in columns]).cpu().numpy()
+
+
+def _log_softmax(laws: Float[Tensor, "r v"]) -> Float[Tensor, "r v"]:
+    """In float32 at least, for entropies sum over the whole vocabulary."""
+    return laws.log_softmax(dim=-1, dtype=None if laws.dtype == torch.float64 else torch.float32)
+
+
+def _entropy(log_probs: Float[Tensor, "r v"]) -> Float[Tensor, "r"]:
+    """In nats. Excluded tokens would be 0 times -inf: a finite number has the same effect."""
+    log_probs = log_probs.clamp_min(-1000.0)
+    return -(log_probs.exp().mul_(log_probs)).sum(dim=-1)
+
+
+def _scores_of(table: Float[np.ndarray, "6 m"], max_entropy: float) -> TokenScores:
+    return TokenScores(
+        token_ids=table[0].astype(np.int64),
+        argmax_ids=table[1].astype(np.int64),
+        log_probs=table[2],
+        regrets=table[3],
+        ranks=table[4].astype(np.int64),
+        # Rounding leaves the interval: a uniform law could exceed log V.
+        entropies=table[5].clip(0.0, max_entropy),
+        max_entropy=max_entropy,
+    )
+
+
+def _root_to_leaf_paths(tree: DraftTree) -> Int[np.ndarray, "p l"]:
+    """One row per leaf, in index order: the nodes from depth 0 down to it, padded with -1."""
+    leaves = np.setdiff1d(np.arange(tree.num_nodes), tree.parents)
+    paths = np.full((len(leaves), int(tree.depths.max()) + 1), -1, dtype=np.int64)
+    for path, leaf in zip(paths, leaves.tolist(), strict=True):
+        nodes = tree.path_to(leaf)
+        path[: len(nodes)] = nodes
+    return paths

@@ -1,0 +1,188 @@
+"""Soft-gated evaluation: where the target is uncertain, a draft token need not be its argmax.
+
+A node is kept if all of its ancestors are and
+
+    G = em OR (ent AND (topk OR con))
+
+    em    the token is the argmax
+    ent   the normalised entropy H / ln V is larger than `gamma`
+    topk  the token is one of the `k` most probable ones
+    con   few mismatches around it: their share in a window of the path is at most `max_density`
+
+A higher entropy opens the gate: uncertainty behind a relaxed token makes the next relaxed token
+more likely, not less. `max_consecutive_relaxed` ends such runs. No `gamma` below 1 is exact.
+
+Source: SENSE, "Soft-gated Evaluation", equations 15 (topk), 16 (con) and 17 (gate); gamma and k
+are the published defaults.
+Cost: one argmax over [n, v], one softmax per kept parent of a mismatch, O(v) per kept node for
+the bounds.
+Deviations: the window, its threshold, its edges and the rules for EOS are ours, for the source
+does not state them. At depth 0, beside pending, con is off: `admit` decides before there are rows
+to compare with. The bound of regret, log p(1st) - log p(k-th) where the gate is open, is relative
+to the target on the relaxed text. It is the bound of topk; a token that is kept as con has none,
+so its regret may exceed the entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from primitives.interfaces import Verifier
+from primitives.random_source import RandomSource
+from primitives.registry import VERIFIERS
+from primitives.structures.relaxed_walk import (
+    Mismatches,
+    RelaxedWalk,
+    TokenScores,
+    score_tokens,
+)
+from primitives.types import DraftTree, Verdict
+
+WindowKind = Literal["centred", "causal", "forward"]
+Edge = Literal["zero", "strict", "renorm"]
+KINDS, EDGES = get_args(WindowKind), get_args(Edge)
+ROUNDING = 1e-9
+"""A density is a quotient of small integers: 1/5 must pass a threshold of 0.2."""
+
+
+@VERIFIERS.register("soft_gated")
+@dataclass(kw_only=True, frozen=True)
+class SoftGated(Verifier):
+    """Exact matches, and tokens that are probable or well surrounded where entropy is high.
+
+    Attributes:
+        gamma: The gate is open where H / ln V is larger; at least 0; from 1 on greedy decoding.
+        k: Tokens that count as probable, at least 1; 1 leaves only con to be relaxed.
+        use_con: Whether good surroundings excuse a mismatch.
+        window: Positions of the path that are looked at, the mismatch included; at least 1, odd if
+            `centred`.
+        max_density: Largest share of mismatches in the window, in [0, 1]; below 1 / `window` the
+            mismatch itself is too many.
+        window_kind: Whether the window is `centred` on the mismatch, ends (`causal`) or starts
+            (`forward`) with it.
+        left_edge: Positions before depth 0 count as matches (`zero`), as mismatches (`strict`) or
+            not at all (`renorm`).
+        right_edge: The same for positions behind the leaf.
+        eos_requires_em: Keep no mismatch that is an EOS or stands where the argmax is one.
+        max_consecutive_relaxed: Most mismatches in a row, at least 1, counted within a step; None
+            for no limit.
+    """
+
+    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+
+    gamma: float = 0.05
+    k: int = 3
+    use_con: bool = True
+    window: int = 5
+    max_density: float = 0.2
+    window_kind: WindowKind = "centred"
+    left_edge: Edge = "zero"
+    right_edge: Edge = "strict"
+    eos_requires_em: bool = True
+    max_consecutive_relaxed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.gamma >= 0:
+            raise ValueError(f"gamma must be ≥ 0, got {self.gamma}")
+        if self.k < 1:
+            raise ValueError(f"k must be ≥ 1, got {self.k}")
+        if self.window < 1:
+            raise ValueError(f"window must be ≥ 1, got {self.window}")
+        if not 0 <= self.max_density <= 1:
+            raise ValueError(f"max_density must be in [0, 1], got {self.max_density}")
+        for name, words in (("window_kind", KINDS), ("left_edge", EDGES), ("right_edge", EDGES)):
+            if (word := getattr(self, name)) not in words:
+                raise ValueError(f"{name} must be one of {', '.join(words)}, got {word!r}")
+        if self.window_kind == "centred" and self.window % 2 == 0:
+            raise ValueError(f"window must be odd if it is centred, got {self.window}")
+        if self.max_consecutive_relaxed is not None and self.max_consecutive_relaxed < 1:
+            raise ValueError(
+                f"max_consecutive_relaxed must be ≥ 1 or null, got {self.max_consecutive_relaxed}"
+            )
+
+    def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
+        """The argmax; the first index wins."""
+        return int(logits.argmax())
+
+    def admit(
+        self,
+        last_logits: Float[Tensor, "v"],
+        token_ids: Int[Tensor, "k"],
+        eos_ids: frozenset[int] = frozenset(),
+    ) -> Bool[Tensor, "k"]:
+        """Those among the `k` most probable tokens, if the gate is open."""
+        scores = score_tokens(last_logits[None], torch.zeros_like(token_ids), token_ids)
+        is_kept = self._is_relaxable(scores, eos_ids) & (scores.ranks < self.k)
+        return torch.from_numpy(is_kept & scores.is_possible).to(token_ids.device)
+
+    def verify(
+        self,
+        tree: DraftTree,
+        last_logits: Float[Tensor, "v"],
+        logits: Float[Tensor, "n v"],
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
+    ) -> Verdict:
+        """The longest path that passes the gate."""
+        walk = RelaxedWalk(tree, last_logits, logits)
+        verdict = walk.verdict(lambda mismatches: self._reasons(mismatches, eos_ids))
+        return replace(verdict, regret_bounds=self._bounds(walk, verdict.path))
+
+    def _reasons(self, mismatches: Mismatches, eos_ids: frozenset[int]) -> np.ndarray:
+        scores = mismatches.scores
+        is_relaxable = self._is_relaxable(scores, eos_ids)
+        if self.max_consecutive_relaxed is not None:
+            is_relaxable &= mismatches.num_relaxed < self.max_consecutive_relaxed
+        words = np.where(scores.ranks < self.k, "topk", "")
+        if self.use_con and mismatches.depth > 0:
+            is_con = self._density(mismatches) <= self.max_density + ROUNDING
+            words = np.where((words == "") & is_con, "con", words)
+        return np.where(is_relaxable, words, "")
+
+    def _is_relaxable(self, scores: TokenScores, eos_ids: frozenset[int]) -> Bool[np.ndarray, "m"]:
+        is_open = self._is_open(scores.entropies, scores.max_entropy)
+        return is_open & ~scores.involves(eos_ids) if self.eos_requires_em else is_open
+
+    def _is_open(
+        self, entropies: Float[np.ndarray, "m"], max_entropy: float
+    ) -> Bool[np.ndarray, "m"]:
+        return entropies > self.gamma * max_entropy
+
+    def _density(self, mismatches: Mismatches) -> Float[np.ndarray, "m"]:
+        """Share of mismatches in the window of each path at its mismatch."""
+        start = {"centred": self.window // 2, "causal": self.window - 1, "forward": 0}
+        positions = mismatches.depth - start[self.window_kind] + np.arange(self.window)
+        max_len = mismatches.is_match.shape[1]
+        is_left = np.broadcast_to(positions < 0, (len(mismatches.nodes), self.window))
+        is_right = positions >= mismatches.path_lens[:, None]
+        is_mismatch = ~mismatches.is_match[:, positions.clip(0, max_len - 1)]
+        is_counted = np.ones_like(is_mismatch)
+        for is_outside, edge in ((is_left, self.left_edge), (is_right, self.right_edge)):
+            is_mismatch[is_outside] = edge == "strict"
+            is_counted[is_outside] = edge != "renorm"
+        num_mismatches = (is_mismatch & is_counted).sum(axis=1)
+        return np.asarray(num_mismatches / is_counted.sum(axis=1))
+
+    def _bounds(self, walk: RelaxedWalk, path: tuple[int, ...]) -> tuple[float, ...]:
+        """Per node the most regret of a topk acceptance; 0 where the gate is closed.
+
+        At node 0 it is 0 as well: that token was chosen before, by the argmax.
+        """
+        nodes = np.array(path)
+        bounds = np.zeros(len(nodes))
+        gated = np.flatnonzero(nodes != 0)
+        if len(gated):
+            gated = gated[self._is_open(walk.entropies(nodes[gated]), walk.max_entropy)]
+        if len(gated):
+            laws = walk.laws(nodes[gated])
+            best = laws.topk(min(self.k, laws.shape[1])).values.double()
+            # Fewer than k tokens may be possible: the rule keeps none of the others.
+            worst = torch.where(best.isfinite(), best, best[:, :1]).amin(dim=-1)
+            bounds[gated] = (best[:, 0] - worst).tolist()
+        return tuple(bounds.tolist())

@@ -1,0 +1,39 @@
+"""Puts finished runs into one table per model and dataset.
+
+python scripts/compare.py results/smollm2-135m/quickstart
+python scripts/compare.py --format markdown RUN_OR_FOLDER ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.comparison import markdown, print_comparison, read_summaries, sort_key
+from benchmarks.files import RunFolderError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paths", nargs="+", type=Path, help="run folders, or folders of runs")
+    parser.add_argument("--format", choices=("text", "markdown"), default="text")
+    options = parser.parse_args(arguments)
+    try:
+        summaries = sorted(read_summaries(options.paths), key=sort_key)
+    except RunFolderError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    if options.format == "markdown":
+        print(markdown(summaries), end="")
+    else:
+        print_comparison(summaries)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,238 @@
+"""Methods find their datastore, build it on first use, and refuse one that is not theirs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+import configs
+from benchmarks.cli import build_spec, measure
+from benchmarks.datastores import CONFIGS, build_command
+from methods.build import ConfigError
+from primitives.registry import RETRIEVERS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SD_PRIMITIVES_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def composed(*overrides: str) -> dict[str, Any]:
+    with initialize_config_dir(str(configs.CONFIG_DIR), version_base="1.3"):
+        config = compose("config", overrides=list(overrides))
+    plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    return dict(plain)
+
+
+def toy(tmp_path: Path, *overrides: str) -> dict[str, Any]:
+    own = [f"results_dir={tmp_path / 'results'}", "progress=false", "limit=2", "warmup=0"]
+    return composed("debug=toy", "max_new_tokens=8", *own, *overrides)
+
+
+def stores(cache: Path) -> list[Path]:
+    return sorted((cache / "datastores").glob("[!.]*"))
+
+
+def script(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "build_datastore.py"), *arguments]
+    return subprocess.run(command, cwd=ROOT, check=check, capture_output=True, text=True)
+
+
+WITH_STORES = ("rest", "dresd", "sense", "sense_ood", "sen_greedy", "se_only", "rest_soft")
+
+
+@pytest.mark.parametrize("method", WITH_STORES)
+def test_a_run_builds_its_store_once_and_names_it(tmp_path, cache, caplog, method):
+    caplog.set_level(logging.INFO)
+    config = toy(tmp_path, f"method={method}")
+    outcome = measure(config)
+    assert (outcome.code, outcome.message) == (0, None)
+    (path,) = stores(cache)
+    assert "building the datastore" in caplog.text
+    caplog.clear()
+    spec = build_spec(config)
+    assert "building" not in caplog.text
+    (facts,) = spec.datastores.values()
+    assert facts["content_hash"] == json.loads(json.dumps(facts["content_hash"]))
+    assert outcome.summary["run"]["datastores"][facts["kind"]]["num_documents"] == 84
+    assert stores(cache) == [path]
+
+
+def test_another_source_is_another_store_and_another_run(tmp_path, cache):
+    specs = [
+        build_spec(toy(tmp_path, "method=rest", f"datastore.source={source}"))
+        for source in ("reference", "generated")
+    ]
+    assert len(stores(cache)) == 2
+    assert len({spec.run_id for spec in specs}) == 2
+    assert len(list((cache / "answers").glob("*.jsonl"))) == 1
+
+
+def test_where_a_store_lies_does_not_change_the_run(tmp_path, cache):
+    first = build_spec(toy(tmp_path, "method=rest"))
+    moved = shutil.copytree(stores(cache)[0], tmp_path / "moved")
+    second = build_spec(toy(tmp_path, "method=rest", f"datastore.path={moved}"))
+    assert second.run_id == first.run_id
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["retriever=suffix_array"], "searches a datastore of tokens, but there is none"),
+        (["method=rest", "datastore=hidden_states"], "but this one holds hidden_states"),
+        (["method=rest", "datastore.path=/nowhere"], "datastore /nowhere does not exist"),
+        (["method=rest", "datastore.source=guessed"], "must be reference | generated"),
+        (["method=rest", "datastore.limit=0"], "limit must be ≥ 1"),
+        (["method=rest", "datastore.chunk_tokens=1"], "chunk_tokens must be ≥ 2, got 1"),
+        (["method=rest", "datastore.split=validation"], "split of dataset=quickstart must be"),
+        (["method=rest", "+datastore.dims=3"], "datastore has no field 'dims'"),
+    ],
+)
+def test_what_cannot_work_is_said_before_anything_is_decoded(tmp_path, overrides, message):
+    outcome = measure(toy(tmp_path, *overrides))
+    assert outcome.code == 2
+    assert message in outcome.message
+    assert not list((tmp_path / "results").rglob("requests.jsonl"))
+
+
+def test_a_store_of_another_vocabulary_is_refused(tmp_path, cache):
+    build_spec(toy(tmp_path, "method=rest"))
+    overrides = ["method=rest", "model.vocab_size=64", f"datastore.path={stores(cache)[0]}"]
+    outcome = measure(toy(tmp_path, *overrides))
+    assert outcome.code == 2
+    assert "has tokenizer_hash 'toy-32', but 'toy-64' is needed" in outcome.message
+
+
+def test_a_store_of_another_model_is_refused(tmp_path, cache):
+    build_spec(toy(tmp_path, "method=dresd"))
+    overrides = ["method=dresd", "model.seed=1", f"datastore.path={stores(cache)[0]}"]
+    outcome = measure(toy(tmp_path, *overrides))
+    assert outcome.code == 2
+    assert "built with a model of revision 'seed-0'" in outcome.message
+
+
+def test_a_large_dataset_is_not_answered_unasked(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.datastores.MAX_UNASKED_PROMPTS", 10)
+    outcome = measure(toy(tmp_path, "method=rest"))
+    assert outcome.code == 2
+    assert "is no small one: build it with\n  python scripts/build_datastore.py" in outcome.message
+    assert measure(toy(tmp_path, "method=rest", "datastore.limit=10")).code == 0
+
+
+def test_missing_faiss_is_said_before_decoding(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    outcome = measure(toy(tmp_path, "method=sense"))
+    assert outcome.code == 2
+    assert "pip install faiss-cpu" in outcome.message
+
+
+def test_the_build_command_in_messages_gives_the_same_store(tmp_path, cache):
+    config = toy(tmp_path, "method=sense", "datastore.limit=6")
+    build_spec(config)
+    (path,) = stores(cache)
+    command = build_command(config).split()
+    shutil.rmtree(cache)
+    done = script(*command[2:])
+    assert stores(cache) == [path]
+    assert done.stdout.splitlines()[-1] == str(path)
+    assert "hidden_states store" in done.stdout
+
+
+def test_a_store_is_described_and_verified(tmp_path, cache):
+    build_spec(toy(tmp_path, "method=rest"))
+    (path,) = stores(cache)
+    assert "all files are intact" in script("--verify", str(path)).stdout
+    file = next(path.glob("tokens-*.bin"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    done = script("--verify", str(path), check=False)
+    assert done.returncode == 2
+    assert "tokens-00000.bin is damaged" in done.stderr
+    outcome = measure(toy(tmp_path, "method=rest"))
+    assert "tokens-00000.bin is damaged" in outcome.message
+
+
+def test_text_files_become_a_store(tmp_path, cache):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "a.py").write_text("def f(x): return x\n" * 3)
+    (tmp_path / "code" / "b.txt").write_text("not code")
+    done = script(
+        "datastore=tokens", "model=toy", "dataset=text", f"dataset.path={tmp_path / 'code'}",
+        "dataset.pattern=*.py",
+    )  # fmt: skip
+    assert "12 tokens in 1 documents" in done.stdout
+    outcome = measure(toy(tmp_path, "method=rest", f"datastore.path={stores(cache)[0]}"))
+    assert outcome.code == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ((), "say what to build: datastore=tokens or datastore=hidden_states"),
+        (("datastore=tokens", "dataset=text"), "needs dataset.path"),
+        (("datastore=tokens", "dataset=jsonl", "split=train"), "needs dataset.path=FILE"),
+        (("datastore=token",), "unknown datastore 'token', did you mean 'tokens'"),
+        (("--verify",), "--verify takes one folder"),
+        (("--describe", "nowhere"), "datastore nowhere does not exist"),
+    ],
+)
+def test_mistakes_on_the_command_line_are_one_message(overrides, message):
+    done = script("model=toy", *overrides, check=False) if overrides[:1] != ("--verify",) else (
+        script(*overrides, check=False)
+    )  # fmt: skip
+    if overrides[:1] == ("--describe",):
+        done = script(*overrides, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_killed_build_leaves_nothing_that_looks_finished(tmp_path, cache):
+    (tmp_path / "long.txt").write_text("some words to sort again and again\n" * 400_000)
+    command = [
+        sys.executable, str(ROOT / "scripts" / "build_datastore.py"), "datastore=tokens",
+        "model=toy", "dataset=text", f"dataset.path={tmp_path / 'long.txt'}",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not list((cache / "datastores").glob(".*building*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert list((cache / "datastores").glob(".*building*"))
+    assert stores(cache) == []
+    (tmp_path / "long.txt").write_text("a few words\n")
+    script(*command[2:])
+    assert len(stores(cache)) == 1
+
+
+def test_every_datastore_file_mirrors_its_fields():
+    for kind, cls in CONFIGS.items():
+        written = composed(f"datastore={kind}")["datastore"]
+        assert written.pop("kind") == kind
+        assert cls(**written) == cls()
+
+
+def test_retrievers_and_stores_fit():
+    kinds = {RETRIEVERS.get(name).datastore for name in RETRIEVERS.names()}
+    assert kinds == {None, *CONFIGS}
+
+
+def test_a_wrong_kind_of_store_is_refused_by_the_builder(tmp_path):
+    with pytest.raises(ConfigError, match="add datastore=tokens"):
+        build_spec(toy(tmp_path, "retriever=suffix_array"))

@@ -1,0 +1,89 @@
+"""GSM8K and Code Alpaca files: fields, splits, and what is wrong in a file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.datasets import DATASETS, DatasetError
+
+
+def test_gsm8k_takes_a_folder_or_a_file(tmp_path):
+    rows = [{"question": f"What is {n}?", "answer": f"It is {n}.\n#### {n}"} for n in (1, 2)]
+    for split in ("train", "test"):
+        text = "\n".join(json.dumps(row) for row in rows)
+        (tmp_path / f"{split}.jsonl").write_text(text)
+    loader = DATASETS.create("gsm8k", path=str(tmp_path))
+    train, test = loader.load("train"), loader.load("test")
+    assert train.source != test.source
+    assert train.prompts[1].turns == ("What is 2?",)
+    assert train.prompts[1].references == ("It is 2.\n#### 2",)
+    assert train.prompts[1].prompt_id == "2"
+    one = DATASETS.create("gsm8k", path=str(tmp_path / "test.jsonl"))
+    assert one.load("test").content_hash == test.content_hash
+
+
+def test_gsm8k_names_line_and_field(tmp_path):
+    (tmp_path / "test.jsonl").write_text('{"question": "q", "answer": "a"}\n{"question": "q"}\n')
+    with pytest.raises(DatasetError, match=r"test\.jsonl:2: field 'answer': expected a string"):
+        DATASETS.create("gsm8k", path=str(tmp_path)).load("test")
+    skipping = DATASETS.create("gsm8k", path=str(tmp_path), on_error="skip")
+    assert skipping.load("test").num_skipped == 1
+
+
+@pytest.mark.parametrize("name", ["gsm8k", "codealpaca"])
+def test_a_path_is_needed(name):
+    with pytest.raises(DatasetError, match=rf"dataset={name} needs dataset\.path"):
+        DATASETS.create(name).load("test")
+
+
+def code_alpaca(tmp_path, rows):
+    path = tmp_path / "code.json"
+    path.write_text(json.dumps(rows, indent=2))
+    return DATASETS.create("codealpaca", path=str(path))
+
+
+def test_code_alpaca_splits_every_20th_row_off(tmp_path):
+    rows = [{"instruction": f"do {n}", "input": "", "output": f"done {n}"} for n in range(41)]
+    loader = code_alpaca(tmp_path, rows)
+    test, train = loader.load("test"), loader.load("train")
+    assert [prompt.prompt_id for prompt in test.prompts] == ["0", "20", "40"]
+    assert len(train.prompts) == 38
+    assert not {p.prompt_id for p in test.prompts} & {p.prompt_id for p in train.prompts}
+
+
+def test_code_alpaca_joins_instruction_and_input(tmp_path):
+    rows = [
+        {"instruction": "sort", "input": "[3, 1]", "output": "[1, 3]"},
+        {"instruction": "hello", "input": None, "output": " "},
+    ]
+    rows += [{"instruction": "x", "output": "y"}] * 19
+    test = code_alpaca(tmp_path, rows).load("test")
+    assert test.prompts[0].turns == ("sort\n\n[3, 1]",)
+    train = code_alpaca(tmp_path, rows).load("train")
+    assert train.prompts[0].turns == ("hello",)
+    assert train.prompts[0].references == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[", r"code\.json:1: expected a JSON list, found invalid JSON"),
+        ('[{"a": 1, "a": 2}]', "expected each key once in an object"),
+        ("{}", "expected a JSON list with items, found an object"),
+        ("[]", "expected a JSON list with items, found an empty list"),
+        ("[1]", r"code\.json:0: expected a JSON object, found the number 1"),
+        ('[{"instruction": 3}]', r"code\.json:0: field 'instruction': expected a string"),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_named(tmp_path, content, message):
+    (tmp_path / "code.json").write_text(content)
+    with pytest.raises(DatasetError, match=message):
+        DATASETS.create("codealpaca", path=str(tmp_path / "code.json")).load("test")
+
+
+def test_a_list_that_is_no_utf_8_is_named(tmp_path):
+    (tmp_path / "code.json").write_bytes(b'[{"instruction": "\xff"}]')
+    with pytest.raises(DatasetError, match="expected a JSON list: 'utf-8' codec"):
+        DATASETS.create("codealpaca", path=str(tmp_path / "code.json")).load("test")
