@@ -208,14 +208,16 @@ def open_store(path: Path, kind: DatastoreKind, model: LoadedModel) -> OpenedSto
     Raises:
         DatastoreError: If it is damaged, of another kind, or for another tokenizer or model.
     """
-    open_call: Callable[..., Any] = open_token_store if kind == "tokens" else open_hidden_store
-    store, header = open_call(
-        path,
-        tokenizer_hash=model.facts["tokenizer_hash"],
-        vocab_size=model.target.vocab_size,
-        model=model_identity(model.facts),
-    )
-    return OpenedStore(store=store, header=header, path=path)
+    use: dict[str, Any] = {
+        "tokenizer_hash": model.facts["tokenizer_hash"],
+        "vocab_size": model.target.vocab_size,
+        "model": model_identity(model.facts),
+    }
+    if kind == "tokens":
+        tokens, header = open_token_store(path, **use)
+        return OpenedStore(store=tokens, header=header, path=path)
+    states = open_hidden_store(path, **use)
+    return OpenedStore(store=states, header=states.header, path=path)
 
 
 class _Recipe:

@@ -4,12 +4,12 @@ python scripts/bench_suffix_array.py
 python scripts/bench_suffix_array.py --tokens 8 --queries 2000
 python scripts/bench_suffix_array.py --sizes 4 40 100
 
-Tokens are Python sources of installed packages, tokenised for the embedded model. Prints, for two
+Tokens are Python sources of installed packages, tokenised for the embedded model. Prints, for three
 kinds of query, the time of `propose` (candidates included) and of REST's search loop (spans of 16
-down to 2 tokens, 64 choices) on the same documents, interleaved query by query in one process, best of
-3 rounds per query (other processes disturb the rest); the
-speed of a build beside that of the sort alone; bytes per token; and with `--sizes` (millions of
-tokens of synthetic text) how opening and proposing grow with the store.
+down to 2 tokens, 64 choices) on the same documents, interleaved in one process, the best of a few
+rounds per query, as other processes disturb single ones; the speed of a build beside that of the
+sort alone; bytes per token; and with `--sizes` (millions of tokens of synthetic text) how opening
+and proposing grow with the store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rich.table import Table
 
 from methods.datastores.tokens import build_token_store, open_token_store
 from methods.targets.smollm2 import cache_root, ensure_smollm2
-from primitives.registry import RETRIEVERS
+from primitives.retrievers.suffix_array import SuffixArrayRetriever
 from primitives.types import Context
 
 SPANS = range(16, 1, -1)
@@ -159,7 +159,7 @@ def build(path: Path, documents: Any, vocab_size: int) -> None:
 
 def our_arm(path: Path, vocab_size: int) -> Callable[[Query], bool]:
     """The retriever with its defaults; says whether it found something."""
-    retriever = RETRIEVERS.create("suffix_array")
+    retriever = SuffixArrayRetriever()
     retriever.attach(open_token_store(path)[0])
 
     def ask(query: Query) -> bool:
@@ -271,7 +271,7 @@ def synthetic(num_tokens: int) -> Iterator[np.ndarray]:
 
 def propose_median(store: Any, num: int) -> float:
     """Microseconds of the median query, taken from the store's text."""
-    retriever = RETRIEVERS.create("suffix_array")
+    retriever = SuffixArrayRetriever()
     retriever.attach(store)
     queries = windows([np.asarray(store.chunks[0].tokens)], num, np.random.default_rng(1))
     times = []

@@ -277,9 +277,8 @@ class _Corpus:
         self.hidden_size = keys.shape[1]
         self._check_space(rows)
         ended = np.append(token_ids, self.vocab_size).astype(self.token_dtype)
-        for name, array in (
-            (TOKENS, ended), (OFFSETS, (start + positions).astype(np.uint32)), (RAW, rows)
-        ):  # fmt: skip
+        offsets = (start + positions.astype(np.int64)).astype(np.uint32)
+        for name, array in ((TOKENS, ended), (OFFSETS, offsets), (RAW, rows)):
             self._files[name].write(array.tobytes())
         self.num_documents += 1
         self.num_tokens += len(token_ids)
@@ -305,16 +304,21 @@ class _Corpus:
             return f"keys have size {keys.shape[1]}, those before it {self.hidden_size}"
         if positions.shape != (len(keys),) or positions.dtype.kind not in "iu":
             return f"{len(keys)} keys need as many positions, got {positions.shape}"
+        falls = np.flatnonzero(positions[1:] <= positions[:-1])
+        if len(falls):
+            first, second = positions[falls[0] : falls[0] + 2].tolist()
+            return f"positions must ascend, got {second} behind {first}"
         if len(keys) and not 0 <= positions[0] <= positions[-1] < len(token_ids):
-            return f"positions must be in [0, {len(token_ids)}), got {positions.tolist()}"
-        if (positions[1:] <= positions[:-1]).any():
-            return f"positions must ascend, got {positions.tolist()}"
+            return (
+                f"positions must be in [0, {len(token_ids)}), got {positions[0]} to {positions[-1]}"
+            )
         return None if np.isfinite(keys).all() else "a key is not finite"
 
     def _check_space(self, rows: np.ndarray) -> None:
         total = max(self._expected_keys, self.num_keys + len(rows))
         still_raw = (total - self.num_keys) * self.hidden_size * rows.itemsize
-        # Two bytes per dimension of a key, and at most half a byte of code and 16 of numbers.
+        # Per dimension two bytes of the key and at most half a byte of its code in the index, which
+        # adds 8 bytes of number and a share of its centroids; 4 bytes of offset.
         final = total * (3 * min(self._dim, self.hidden_size) + 16)
         free = shutil.disk_usage(self.folder).free
         if still_raw + final > free:
@@ -335,7 +339,7 @@ def _write_keys(
     projection.save(corpus.folder / PROJECTION)
     with (corpus.folder / KEYS).open("wb") as file:
         for start in range(0, len(raw), BLOCK_KEYS // 8):
-            block = np.asarray(raw[start : start + BLOCK_KEYS // 8], dtype=np.float32)
+            block = raw[start : start + BLOCK_KEYS // 8].astype(np.float32)
             file.write(projection(torch.from_numpy(block)).astype(np.float16).tobytes())
             progress("projecting", start + len(block))
     del raw

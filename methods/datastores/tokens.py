@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Int, Integer
 
 from methods.datastores.folder import (
     DatastoreError,
@@ -45,7 +45,7 @@ ORDER_DTYPE = np.dtype("<i4")
 FIXED_MEMORY = 64 * 2**20
 """Bytes that a build needs whatever the size of a chunk: blocks in work and the vocabulary."""
 
-Documents = Iterable[Sequence[int] | Int[np.ndarray, "_"]]
+Documents = Iterable[Sequence[int] | Integer[np.ndarray, "_"]]
 
 
 def build_token_store(
@@ -81,12 +81,10 @@ def build_token_store(
             space do not suffice, or the place cannot be written.
     """
     if not 2 <= chunk_tokens <= MAX_CHUNK_TOKENS:
-        raise DatastoreError(
-            f"chunk_tokens must be in [2, {MAX_CHUNK_TOKENS}], got {chunk_tokens}"
-        )
+        raise DatastoreError(f"chunk_tokens must be in [2, {MAX_CHUNK_TOKENS}], got {chunk_tokens}")
     num_known, num_documents = 0, 0
 
-    def counted() -> Iterator[Int[np.ndarray, "n"]]:
+    def counted() -> Iterator[Integer[np.ndarray, "n"]]:
         nonlocal num_known, num_documents
         for ids in _checked(documents, vocab_size):
             num_known, num_documents = num_known + len(ids), num_documents + 1
@@ -171,7 +169,7 @@ def _sort_width(max_id: int) -> int:
     return (max_id.bit_length() + 7) // 8
 
 
-def _checked(documents: Documents, vocab_size: int) -> Iterator[Int[np.ndarray, "n"]]:
+def _checked(documents: Documents, vocab_size: int) -> Iterator[Integer[np.ndarray, "n"]]:
     """The documents with tokens, as arrays."""
     for number, document in enumerate(documents):
         ids = np.asarray(document)
@@ -191,8 +189,8 @@ def _checked(documents: Documents, vocab_size: int) -> Iterator[Int[np.ndarray, 
 
 
 def _chunks(
-    documents: Iterable[Int[np.ndarray, "n"]], vocab_size: int, chunk_tokens: int
-) -> Iterator[Shaped[np.ndarray, "n"]]:
+    documents: Iterable[Integer[np.ndarray, "n"]], vocab_size: int, chunk_tokens: int
+) -> Iterator[Integer[np.ndarray, "n"]]:
     """Documents with their separators, packed in order into chunks; valid until the next one."""
     # Pages of it that are never written are never taken from the system.
     chunk = np.empty(chunk_tokens, dtype=id_dtype(vocab_size))
@@ -211,7 +209,7 @@ def _chunks(
 
 
 def _write_chunk(
-    folder: Path, number: int, tokens: Shaped[np.ndarray, "n"], vocab_size: int
+    folder: Path, number: int, tokens: Integer[np.ndarray, "n"], vocab_size: int
 ) -> None:
     num_tokens = len(tokens)
     tokens.tofile(folder / _name("tokens", number))
@@ -230,7 +228,7 @@ def _write_chunk(
             stream.write(ends[is_end[ends]])
 
 
-def _sorted_suffixes(tokens: Shaped[np.ndarray, "n"]) -> Iterator[Int[np.ndarray, "b"]]:
+def _sorted_suffixes(tokens: Integer[np.ndarray, "n"]) -> Iterator[Int[np.ndarray, "b"]]:
     """Starts of the suffixes of the reversed text in lexicographic order, block by block.
 
     The library sorts bytes: ids are written with their highest byte first, and of all suffixes
@@ -253,7 +251,7 @@ def _name(part: str, number: int) -> str:
     return f"{part}-{number:05d}.bin"
 
 
-def _mapped(file: Path, dtype: np.dtype[Any]) -> Shaped[np.ndarray, "n"]:
+def _mapped(file: Path, dtype: np.dtype[Any]) -> Integer[np.ndarray, "n"]:
     if file.stat().st_size == 0:  # An empty file cannot be mapped.
         return np.empty(0, dtype=dtype)
     return np.memmap(file, dtype=dtype, mode="r")

@@ -9,13 +9,13 @@ candidates through a node gets REST's own prefix counts.
 
 is the expected number of accepted tokens if the hits are the law of the continuation.
 
-Source: He et al. 2023, REST (arXiv 2311.08252), sections 3.2 and 3.3, and the authors' DraftRetriever
-(spans of 16 down to 2 tokens, 5000 hits, continuations of 10 tokens).
-Cost: O(log n) comparisons per propose, O(h log h) per level of the trie for h hits; nothing per
+Source: He et al. 2023, REST (arXiv 2311.08252), sections 3.2 and 3.3, and the authors' library
+DraftRetriever (spans of 16 down to 2 tokens, 5000 hits, continuations of 10 tokens).
+Cost: O(log n) comparisons per propose in n tokens, and O(h log h) to count h hits; nothing per
 observe. The store is mapped, not loaded.
-Deviations: continuations stop at document ends; of more than `max_hits` hits, evenly spaced ones are
-taken, where the original takes the lexicographically first; ties break by order, not by chance; no
-match means no draft, where the original drafts a dummy token.
+Deviations: continuations stop at document ends; of more than `max_hits` hits, evenly spaced ones
+are taken, where the original takes the lexicographically first; ties break by order, not by chance;
+no match means no draft, where the original drafts a dummy token.
 """
 
 from __future__ import annotations

@@ -1,28 +1,35 @@
-"""The most frequent prefixes of many token sequences, found without counting the rare ones.
+"""The most frequent prefixes of many token sequences, counted without building their trie.
 
 A prefix stands for the sequences that start with it. Prefixes are ordered by count (larger first),
 then by length (shorter first), then by the first sequence that has them; so the best ones are
-closed under taking prefixes. Groups of sequences are split token by token, and a group that can
-hold none of the best prefixes any more is dropped: its count bounds those of all that is longer.
+closed under taking prefixes.
 
-Few sequences are split by dictionaries. Many are first merged where they are equal, and then split
-by sorting integers in which group, tokens and sequence stand side by side, until few are left.
+Sorted sequences that start with the same prefix are neighbours: a prefix begins wherever a sequence
+differs from the one before it in one of its first tokens, and counts up to where the next begins.
 
-Cost: O(h log h) per token of depth for h distinct sequences still of interest.
+    sorted   begins at length 1 2 3       prefixes   count
+    a b c                     x x x       a, ab, abc   3, 2, 1
+    a b d                     . . x             abd          1
+    a e                       . x .          ae           1
+
+Source: the counts of REST (He et al. 2023, arXiv 2311.08252, section 3.3).
+Cost: O(w h log h) for h distinct sequences of w tokens, in a fixed number of array operations.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Integer
 
-FEW = 192
-"""Up to this many sequences are split in plain Python."""
+HANDFUL = 6
+"""Up to this many sequences a dictionary is faster than arrays."""
+FEW = 256
+"""Up to this many sequences, merging and dropping some costs more than it saves."""
+SHORT = 2
+"""Tokens that groups are judged by before they are dropped."""
 BITS = 63
 
 
@@ -31,7 +38,7 @@ class CountTrie:
 
     Args:
         rows: One sequence each; it ends before the first `end`, or is as long as the row.
-        end: Larger than all tokens.
+        end: No token.
         limit: How many prefixes are wanted, at least 1.
 
     Attributes:
@@ -46,14 +53,9 @@ class CountTrie:
         self._end, self._limit = end, limit
         self._sequence_bits = self._num_sequences.bit_length()
         self._length_bits = self._max_len.bit_length()
-        self._token_bits = end.bit_length()
-        if 2 * self._sequence_bits + max(self._length_bits, self._token_bits) > BITS:
+        if 2 * self._sequence_bits + self._length_bits > BITS:
             raise ValueError(f"{self._num_sequences} sequences are too many")
-        # The best prefixes so far, as integers in ascending order: what the count lacks to that of
-        # the empty prefix, length and first sequence side by side, which compare as prefixes do.
-        self._keys: list[int] = []
-        self._split(rows)
-        self._name_prefixes(rows)
+        self._name(rows, self._count_all(rows) if len(rows) <= HANDFUL else self._best_keys(rows))
 
     def check_integrity(self) -> None:
         """Raises an AssertionError unless the prefixes are consistent with each other."""
@@ -67,124 +69,79 @@ class CountTrie:
             room[parent] -= self.counts[index]
         assert min(room) >= 0, "the continuations of a prefix are more than itself"
 
-    def _split(self, rows: Integer[np.ndarray, "h w"]) -> None:
+    def _best_keys(self, rows: Integer[np.ndarray, "h w"]) -> Int[np.ndarray, "k"]:
+        """The best prefixes as integers in ascending order.
+
+        What a count lacks to the number of sequences, length and first sequence stand side by side,
+        so that integers compare as prefixes do.
+        """
         if len(rows) <= FEW:
-            few_firsts, few_weights = _merged_few(rows)
-            distinct = rows[few_firsts] if len(few_firsts) < len(rows) else rows
-            self._hash_levels(distinct.tolist(), [list(range(len(distinct)))], few_firsts, few_weights, 0)
-            return
+            firsts = np.arange(len(rows))
+            return self._cut(self._keys(_Sorted(rows, self._end), firsts, np.ones_like(firsts), 0))
         firsts, weights = _merged(rows)
         rows = rows[firsts]
-        groups = np.zeros(len(rows), dtype=np.int64)
-        depth, members = 0, np.arange(len(rows))
-        while depth < self._max_len and len(members) > FEW:
-            room = (BITS - 2 * self._sequence_bits) // self._token_bits
-            width = min(room, self._max_len - depth)
-            tokens = rows[members, depth : depth + width]
-            members, groups = self._sort_level(tokens, members, groups, firsts, weights, depth)
-            depth += width
-        cuts = np.flatnonzero(np.diff(groups, prepend=-1, append=-1)).tolist()
-        self._hash_levels(
-            rows[members].tolist(),
-            [list(range(low, high)) for low, high in pairwise(cuts)],
-            firsts[members].tolist(),
-            weights[members].tolist(),
-            depth,
-        )
+        if len(rows) <= FEW or self._max_len <= SHORT:
+            return self._cut(self._keys(_Sorted(rows, self._end), firsts, weights, 0))
+        short = _Sorted(rows[:, :SHORT], self._end)
+        keys = self._cut(self._keys(short, firsts, weights, 0))
+        # Nothing longer counts more than this; and where counts are equal, the shorter one wins.
+        least = self._unpack(keys)[0][-1] if len(keys) == self._limit else 0
+        left = short.order[short.counts_per_row(weights) > least]
+        if len(left) == 0:
+            return keys
+        longer = self._keys(_Sorted(rows[left], self._end), firsts[left], weights[left], SHORT)
+        return self._cut(np.concatenate((keys, longer)))
 
-    def _sort_level(
+    def _count_all(self, rows: Integer[np.ndarray, "h w"]) -> Int[np.ndarray, "k"]:
+        """The same for a few rows."""
+        counts: Counter[tuple[int, ...]] = Counter()
+        firsts: dict[tuple[int, ...], int] = {}
+        for number, row in enumerate(rows.tolist()):
+            length = row.index(self._end) if self._end in row else len(row)
+            prefixes = [tuple(row[:n]) for n in range(1, length + 1)]
+            counts.update(prefixes)
+            for prefix in prefixes:
+                firsts.setdefault(prefix, number)
+        keys = [self._pack(counts[p], len(p), first) for p, first in firsts.items()]
+        return np.array(sorted(keys)[: self._limit], dtype=np.int64)
+
+    def _keys(
         self,
-        tokens: Integer[np.ndarray, "h w"],
-        members: Int[np.ndarray, "h"],
-        groups: Int[np.ndarray, "h"],
+        group: _Sorted,
         firsts: Int[np.ndarray, "r"],
         weights: Int[np.ndarray, "r"],
-        depth: int,
-    ) -> tuple[Int[np.ndarray, "i"], Int[np.ndarray, "i"]]:
-        """Splits all groups by several tokens; returns who is still of interest, and its group."""
-        packed = groups
-        width = tokens.shape[1]
-        is_over = np.zeros(len(tokens), dtype=bool)
-        for column in tokens.T:
-            is_over |= column == self._end  # What stands behind an end must not be told apart.
-            packed = packed << self._token_bits | np.where(is_over, self._end, column)
-        packed = packed << self._sequence_bits | members
-        packed.sort()
-        members = packed & ((1 << self._sequence_bits) - 1)
-        member_weights, member_firsts = weights[members], firsts[members]
-        for taken in range(1, width + 1):
-            prefixes = packed >> (self._sequence_bits + (width - taken) * self._token_bits)
-            heads = np.concatenate(([0], np.flatnonzero(prefixes[1:] != prefixes[:-1]) + 1))
-            counts = np.add.reduceat(member_weights, heads)
-            is_open = counts > self._least_count()
-            is_open &= prefixes[heads] & ((1 << self._token_bits) - 1) != self._end
-            # Deeper tokens come before the sequence in the sort: a head need not be the first.
-            group_firsts = np.minimum.reduceat(member_firsts, heads)
-            keys = self._keys_of(counts[is_open], group_firsts[is_open], depth + taken)
-            self._keep(keys.tolist())
-        is_open &= counts > self._least_count()
-        sizes = np.diff(heads, append=len(packed))
-        groups = np.repeat(np.arange(int(is_open.sum())), sizes[is_open])
-        return members[np.repeat(is_open, sizes)], groups
+        min_len: int,
+    ) -> Int[np.ndarray, "k"]:
+        """Keys of all prefixes longer than `min_len`."""
+        num_rows = len(group.order)
+        is_new = group.is_new[min_len:]
+        heads = np.flatnonzero(is_new)
+        counts = np.add.reduceat(_repeated(weights[group.order], len(is_new)), heads)
+        first = np.minimum.reduceat(_repeated(firsts[group.order], len(is_new)), heads)
+        keys: Int[np.ndarray, "k"] = self._pack(counts, heads // num_rows + (min_len + 1), first)
+        if group.is_over is not None:  # Ends begin groups as tokens do.
+            keys = keys[~group.is_over[min_len:].reshape(-1)[heads]]
+        return keys
 
-    def _hash_levels(
-        self,
-        rows: list[list[int]],
-        groups: list[list[int]],
-        firsts: list[int],
-        weights: list[int],
-        depth: int,
-    ) -> None:
-        """Splits the groups that are left until none is, with a dictionary per group."""
-        step = 1 << self._sequence_bits  # From a key to that of the same with one token more.
-        columns = list(zip(*rows, strict=True))
-        while groups and depth < self._max_len:
-            parts = [part for group in groups for part in _parts(group, columns[depth], self._end)]
-            depth += 1
-            counts = [sum([weights[member] for member in part]) for part in parts]
-            keys = [
-                self._keys_of(count, firsts[part[0]], depth)
-                for count, part in zip(counts, parts, strict=True)
-            ]
-            self._keep(keys)
-            worst = self._keys[-1] if len(self._keys) == self._limit else 1 << BITS
-            groups = []
-            for key, part in zip(keys, parts, strict=True):
-                if key + step > worst:
-                    continue
-                if len(part) > 1:
-                    groups.append(part)
-                    continue
-                row = rows[part[0]]
-                length = row.index(self._end) if self._end in row else self._max_len
-                self._keys += range(key + step, key + (length - depth + 1) * step, step)
-        self._keep([])
-
-    def _keep(self, keys: list[int]) -> None:
-        self._keys += keys
-        self._keys.sort()
-        del self._keys[self._limit :]
-
-    def _least_count(self) -> int:
-        """No group of this count or less can hold a longer prefix that is to be kept."""
-        return self._unpacked(self._keys[-1])[0] if len(self._keys) == self._limit else 0
-
-    def _keys_of(self, count: Any, first: Any, length: int) -> Any:
-        """Key of a prefix, or keys of arrays of them."""
+    def _pack(self, count: Any, length: Any, first: Any) -> Any:
         missing = self._num_sequences - count
         return (missing << self._length_bits | length) << self._sequence_bits | first
 
-    def _unpacked(self, key: int) -> tuple[int, int, int]:
-        """Count, length and first sequence."""
-        rest, first = key >> self._sequence_bits, key & ((1 << self._sequence_bits) - 1)
-        length = rest & ((1 << self._length_bits) - 1)
-        return self._num_sequences - (rest >> self._length_bits), length, first
+    def _unpack(
+        self, keys: Int[np.ndarray, "k"]
+    ) -> tuple[Int[np.ndarray, "k"], Int[np.ndarray, "k"], Int[np.ndarray, "k"]]:
+        """Counts, lengths and first sequences."""
+        rest, firsts = keys >> self._sequence_bits, keys & ((1 << self._sequence_bits) - 1)
+        lengths = rest & ((1 << self._length_bits) - 1)
+        return self._num_sequences - (rest >> self._length_bits), lengths, firsts
 
-    def _name_prefixes(self, rows: Integer[np.ndarray, "h w"]) -> None:
-        keys = np.array(self._keys, dtype=np.int64)
-        firsts = keys & ((1 << self._sequence_bits) - 1)
-        lengths = keys >> self._sequence_bits & ((1 << self._length_bits) - 1)
-        counts = self._num_sequences - (keys >> (self._sequence_bits + self._length_bits))
+    def _cut(self, keys: Int[np.ndarray, "k"]) -> Int[np.ndarray, "best"]:
+        if len(keys) > 4 * self._limit:
+            keys = np.partition(keys, self._limit)[: self._limit]
+        return np.sort(keys)[: self._limit]
+
+    def _name(self, rows: Integer[np.ndarray, "h w"], keys: Int[np.ndarray, "k"]) -> None:
+        counts, lengths, firsts = self._unpack(keys)
         self.firsts: list[int] = firsts.tolist()
         self.counts: list[int] = counts.tolist()
         self.prefixes: list[tuple[int, ...]] = [
@@ -196,37 +153,44 @@ class CountTrie:
         self.parents = [indices[prefix[:-1]] for prefix in self.prefixes]
 
 
-def _parts(group: list[int], column: Sequence[int], end: int) -> Iterable[list[int]]:
-    """The group by the token in a column, without the sequences that are over."""
-    parts: dict[int, list[int]] = {}
-    for member in group:
-        token_id = column[member]
-        if token_id in parts:
-            parts[token_id].append(member)
-        else:
-            parts[token_id] = [member]
-    parts.pop(end, None)
-    return parts.values()
+class _Sorted:
+    """Rows in lexicographic order, and where prefixes begin.
+
+    Attributes:
+        order: Numbers of the rows.
+        is_new: Entry [d, r]: row r of that order has another prefix of d + 1 tokens than row r - 1.
+        is_over: Entry [d, r]: row r ends at or before token d; None if no row ends early.
+    """
+
+    def __init__(self, rows: Integer[np.ndarray, "r w"], end: int) -> None:
+        self.order = np.lexsort(rows.T[::-1])
+        columns = rows.T[:, self.order]
+        self.is_new = np.ones(columns.shape, dtype=bool)
+        np.not_equal(columns[:, 1:], columns[:, :-1], out=self.is_new[:, 1:])
+        np.logical_or.accumulate(self.is_new, axis=0, out=self.is_new)
+        is_over = columns == end
+        has_end = is_over.any()
+        self.is_over = np.logical_or.accumulate(is_over, axis=0) if has_end else None
+
+    def counts_per_row(self, weights: Int[np.ndarray, "r"]) -> Int[np.ndarray, "r"]:
+        """In that order, the weight of all rows that share all tokens with a row; 0 if it ends."""
+        heads = np.flatnonzero(self.is_new[-1])
+        counts = np.add.reduceat(weights[self.order], heads)
+        per_row = np.repeat(counts, np.diff(heads, append=len(weights)))
+        return per_row if self.is_over is None else np.where(self.is_over[-1], 0, per_row)
 
 
-def _merged_few(rows: Integer[np.ndarray, "h w"]) -> tuple[list[int], list[int]]:
-    """First number and count of each distinct row, in order."""
-    row_type = np.dtype((np.void, rows.shape[1] * rows.itemsize))
-    texts = np.ascontiguousarray(rows).view(row_type).ravel().tolist()
-    counts = Counter(texts)
-    if len(counts) == len(texts):
-        return list(range(len(texts))), [1] * len(texts)
-    firsts = dict(zip(reversed(texts), range(len(texts) - 1, -1, -1), strict=True))
-    return [firsts[text] for text in counts], list(counts.values())
+def _repeated(values: Int[np.ndarray, "r"], times: int) -> Int[np.ndarray, "_"]:
+    return np.broadcast_to(values, (times, len(values))).reshape(-1)
 
 
 def _merged(
     rows: Integer[np.ndarray, "h w"],
 ) -> tuple[Int[np.ndarray, "r"], Int[np.ndarray, "r"]]:
-    """First number and count of each distinct row, in order; a few rows may stay unmerged.
+    """First number and count of each distinct row; a few equal rows may stay apart.
 
     Rows are sorted by a hash. Where two hashes collide, equal rows may not be neighbours; then they
-    are counted apart here, and together when they are split.
+    are counted apart here, and together where prefixes are counted.
     """
     num_rows, width = rows.shape
     words = np.zeros((num_rows, -(-width * rows.itemsize // 8)), dtype=np.uint64)
@@ -245,6 +209,4 @@ def _merged(
         ordered = column[order]
         is_new[1:] |= ordered[1:] != ordered[:-1]
     heads = np.flatnonzero(is_new)
-    firsts, counts = order[heads], np.diff(heads, append=num_rows)
-    by_first = np.argsort(firsts)
-    return firsts[by_first], counts[by_first]
+    return order[heads], np.diff(heads, append=num_rows)

@@ -26,8 +26,11 @@ from torch import Tensor
 
 from primitives.types import ROOT_REASON, DraftTree, Verdict
 
-NUM_SCORES = 6
-"""Numbers that are kept per node: the array fields of `TokenScores`."""
+NUM_SCORES = 5
+"""Numbers that are kept per node: the array fields of `TokenScores` but `argmax_ids`."""
+
+BLOCK = 256
+"""Logits that are looked at together, see `_largest`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,8 +62,9 @@ class TokenScores:
 
     def involves(self, ids: frozenset[int]) -> Bool[np.ndarray, "m"]:
         """Where the token or the argmax that it would replace is one of `ids`."""
-        wanted = list(ids)
-        return np.isin(self.token_ids, wanted) | np.isin(self.argmax_ids, wanted)
+        pairs = np.stack([self.token_ids, self.argmax_ids], axis=1)[:, :, None]
+        found: np.ndarray = (pairs == np.array([*ids], dtype=np.int64)).any(axis=(1, 2))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,10 +94,12 @@ Rule = Callable[[Mismatches], np.ndarray]
 
 
 def score_tokens(
-    laws: Float[Tensor, "r v"], rows: Int[Tensor, "m"], token_ids: Int[Tensor, "m"]
+    laws: Float[Tensor, "r v"], rows: Int[np.ndarray, "m"], token_ids: Int[np.ndarray, "m"]
 ) -> TokenScores:
     """Scores token j under the law in row `rows[j]` of `laws` (logits)."""
-    return _scores_of(_score_table(laws, rows, token_ids), math.log(laws.shape[1]))
+    argmax_ids = laws.argmax(dim=-1).cpu().numpy()[rows]
+    table = _score_table(laws, rows, token_ids)
+    return _scores_of(table, argmax_ids, math.log(laws.shape[1]))
 
 
 class RelaxedWalk:
@@ -107,13 +113,16 @@ class RelaxedWalk:
         self, tree: DraftTree, last_logits: Float[Tensor, "v"], logits: Float[Tensor, "n v"]
     ) -> None:
         self._tree, self._last_logits, self._logits = tree, last_logits, logits
-        self._argmax_ids = logits.argmax(dim=-1).cpu().numpy()
-        self._is_match = (tree.parents >= 0) & (tree.token_ids == self._argmax_ids[tree.parents])
+        # By parent, -1 first. The same as argmax, which is slower on CPUs.
+        ids = [last_logits.max(dim=-1, keepdim=True).indices, logits.max(dim=-1).indices]
+        self._argmax_ids = torch.cat(ids).cpu().numpy()
+        at_parent = self._argmax_ids[tree.parents + 1]
+        self._is_match = (tree.parents >= 0) & (tree.token_ids == at_parent)
         self._is_match[0] = True
         self.max_entropy = math.log(logits.shape[1])
         self._paths = _root_to_leaf_paths(tree)
         self._table = np.full((NUM_SCORES, tree.num_nodes), np.nan)
-        self._entropies = np.full(tree.num_nodes + 1, np.nan)  # By parent, -1 first.
+        self._entropies = np.full(tree.num_nodes + 1, np.nan)  # By parent, too.
 
     def verdict(self, rule: Rule) -> Verdict:
         """The best path whose mismatches the rule keeps, without bounds of regret."""
@@ -127,7 +136,7 @@ class RelaxedWalk:
             regrets[relaxed] = self.scores(path[relaxed]).regrets
         return Verdict(
             path=tuple(path.tolist()),
-            next_id=int(self._argmax_ids[path[-1]]),
+            next_id=int(self._argmax_ids[path[-1] + 1]),
             reasons=tuple(words),
             regrets=tuple(regrets.tolist()) if regrets.any() else (),
         )
@@ -138,13 +147,11 @@ class RelaxedWalk:
         if len(fresh):
             parents = self._tree.parents[fresh]
             distinct, rows = np.unique(parents, return_inverse=True)
-            token_ids = torch.from_numpy(self._tree.token_ids[fresh]).to(self._logits.device)
-            table = _score_table(
-                self._rows(distinct), torch.from_numpy(rows).to(token_ids.device), token_ids
-            )
+            table = _score_table(self._rows(distinct), rows, self._tree.token_ids[fresh])
             self._table[:, fresh] = table
             self._entropies[parents + 1] = table[-1]
-        return _scores_of(self._table[:, nodes], self.max_entropy)
+        argmax_ids = self._argmax_ids[self._tree.parents[nodes] + 1]
+        return _scores_of(self._table[:, nodes], argmax_ids, self.max_entropy)
 
     def entropies(self, nodes: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         """Entropies in nats of the laws that nodes are judged by."""
@@ -153,11 +160,18 @@ class RelaxedWalk:
         if len(fresh):
             log_probs = _log_softmax(self._rows(fresh))
             self._entropies[fresh + 1] = _entropy(log_probs).cpu().numpy()
-        return np.clip(self._entropies[parents + 1], 0.0, self.max_entropy)
+        entropies: np.ndarray = np.clip(self._entropies[parents + 1], 0.0, self.max_entropy)
+        return entropies
 
-    def laws(self, nodes: Int[np.ndarray, "m"]) -> Float[Tensor, "m v"]:
-        """Logits that nodes are judged by, a copy."""
-        return self._rows(self._tree.parents[nodes])
+    def gaps(self, nodes: Int[np.ndarray, "m"], k: int) -> Float[np.ndarray, "m"]:
+        """log p(1st) - log p(k-th) in nats of the laws that nodes are judged by.
+
+        Where fewer than k tokens are possible the last of those counts.
+        """
+        best = _largest(self._rows(self._tree.parents[nodes]), k).double()
+        worst = torch.where(best.isfinite(), best, best[:, :1]).amin(dim=-1)
+        gaps: np.ndarray = (best[:, 0] - worst).cpu().numpy()
+        return gaps
 
     def _rows(self, parents: Int[np.ndarray, "r"]) -> Float[Tensor, "r v"]:
         """Logits behind each of `parents`; -1 stands for the last committed position."""
@@ -207,25 +221,23 @@ class RelaxedWalk:
 
 
 def _score_table(
-    laws: Float[Tensor, "r v"], rows: Int[Tensor, "m"], token_ids: Int[Tensor, "m"]
-) -> Float[np.ndarray, "6 m"]:
-    """The array fields of `TokenScores` in their order, as float64; one transfer."""
-    top, argmax_ids = laws.max(dim=-1)
+    laws: Float[Tensor, "r v"], rows: Int[np.ndarray, "m"], token_ids: Int[np.ndarray, "m"]
+) -> Float[np.ndarray, "5 m"]:
+    """The array fields of `TokenScores` but `argmax_ids`, as float64; one transfer."""
     log_probs = _log_softmax(laws)
-    own_log_probs = log_probs[rows, token_ids]
-    own = laws[rows, token_ids]
     # Compared as logits: different logits may have the same rounded probability.
-    law_of_each = laws[rows] if len(laws) > 1 else laws
-    comes_before = law_of_each == own[:, None]
-    comes_before &= torch.arange(laws.shape[1], device=laws.device) < token_ids[:, None]
-    comes_before |= law_of_each > own[:, None]
+    ranks = [
+        (laws[row, :token_id] >= laws[row, token_id]).sum()
+        + (laws[row, token_id + 1 :] > laws[row, token_id]).sum()
+        for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True)
+    ]
+    where, ids = (torch.from_numpy(index).to(laws.device) for index in (rows, token_ids))
     columns = (
-        token_ids,
-        argmax_ids[rows],
-        own_log_probs,
-        top[rows].double() - own.double(),
-        comes_before.sum(dim=-1),
-        _entropy(log_probs)[rows],
+        ids,
+        log_probs[where, ids],
+        laws.amax(dim=-1)[where].double() - laws[where, ids].double(),
+        torch.stack(ranks),
+        _entropy(log_probs)[where],
     )
     return torch.stack([column.double() for column in columns]).cpu().numpy()
 
@@ -241,15 +253,31 @@ def _entropy(log_probs: Float[Tensor, "r v"]) -> Float[Tensor, "r"]:
     return -(log_probs.exp().mul_(log_probs)).sum(dim=-1)
 
 
-def _scores_of(table: Float[np.ndarray, "6 m"], max_entropy: float) -> TokenScores:
+def _largest(laws: Float[Tensor, "r v"], k: int) -> Float[Tensor, "r k"]:
+    """The k largest logits per row, descending; all of them if there are fewer.
+
+    They lie in the k blocks with the largest maxima: topk over whole rows is slow on CPUs.
+    """
+    num_blocks = laws.shape[1] // BLOCK
+    if num_blocks > k:
+        blocks = laws[:, : num_blocks * BLOCK].reshape(len(laws), num_blocks, BLOCK)
+        best = blocks.amax(dim=-1).topk(k).indices[:, :, None].expand(-1, -1, BLOCK)
+        rest = laws[:, num_blocks * BLOCK :]
+        laws = torch.cat([blocks.gather(1, best).flatten(1), rest], dim=1)
+    return laws.topk(min(k, laws.shape[1])).values
+
+
+def _scores_of(
+    table: Float[np.ndarray, "5 m"], argmax_ids: Int[np.ndarray, "m"], max_entropy: float
+) -> TokenScores:
     return TokenScores(
         token_ids=table[0].astype(np.int64),
-        argmax_ids=table[1].astype(np.int64),
-        log_probs=table[2],
-        regrets=table[3],
-        ranks=table[4].astype(np.int64),
+        argmax_ids=argmax_ids,
+        log_probs=table[1],
+        regrets=table[2],
+        ranks=table[3].astype(np.int64),
         # Rounding leaves the interval: a uniform law could exceed log V.
-        entropies=table[5].clip(0.0, max_entropy),
+        entropies=table[4].clip(0.0, max_entropy),
         max_entropy=max_entropy,
     )
 

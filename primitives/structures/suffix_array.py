@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int, UInt
+from jaxtyping import Int, Integer, UInt
 
 
 class Match(NamedTuple):
@@ -52,7 +52,10 @@ class SuffixArray:
     """
 
     def __init__(
-        self, tokens: UInt[np.ndarray, "n"], order: Int[np.ndarray, "m"], starts: Int[np.ndarray, "v"]
+        self,
+        tokens: UInt[np.ndarray, "n"],
+        order: Int[np.ndarray, "m"],
+        starts: Int[np.ndarray, "v"],
     ) -> None:
         # Views as plain arrays: indexing a np.memmap is slow.
         self.tokens, self.order, self.starts = map(np.asarray, (tokens, order, starts))
@@ -102,11 +105,9 @@ class SuffixArray:
 
     def ends(self, ranks: slice | Int[np.ndarray, "h"]) -> Int[np.ndarray, "h"]:
         """The ends at some ranks."""
-        return self.order[ranks].astype(np.int64)
+        return np.asarray(self.order[ranks], dtype=np.int64)
 
-    def behind(
-        self, ends: Int[np.ndarray, "h"], width: int
-    ) -> UInt[np.ndarray, "h w"]:
+    def behind(self, ends: Int[np.ndarray, "h"], width: int) -> UInt[np.ndarray, "h w"]:
         """The next `width` tokens behind some ends.
 
         The first separator of a row ends its document; what stands behind it means nothing.
@@ -118,7 +119,8 @@ class SuffixArray:
             windows = np.ndarray(
                 (num_windows, width), dtype=tokens.dtype, buffer=tokens, strides=(step, step)
             )
-            return windows[ends]
+            found: UInt[np.ndarray, "h w"] = windows[ends]
+            return found
         # The last token is a separator.
         return tokens.take(ends[:, None] + np.arange(width), mode="clip")
 
@@ -147,7 +149,7 @@ class SuffixArray:
 
     def _view_arrays(self) -> None:
         """Memoryviews: their elements are ints, and slices of them turn into lists quickly."""
-        self._tokens_view, self._order_view = memoryview(self.tokens), memoryview(self.order)
+        self._tokens_view, self._order_view = self.tokens.data, self.order.data
 
     def _before(self, rank: int, length: int) -> list[int]:
         """Up to `length` tokens before the end at `rank`, read backwards."""
@@ -207,7 +209,9 @@ class TokenStore:
 
     @classmethod
     def from_documents(
-        cls, documents: Iterable[Iterable[Sequence[int] | Int[np.ndarray, "_"]]], vocab_size: int
+        cls,
+        documents: Iterable[Iterable[Sequence[int] | Integer[np.ndarray, "_"]]],
+        vocab_size: int,
     ) -> TokenStore:
         """A small store in memory; one chunk per group of documents."""
         texts = (
@@ -216,9 +220,7 @@ class TokenStore:
         )
         return cls([SuffixArray.from_tokens(text, vocab_size) for text in texts], vocab_size)
 
-    def longest_match(
-        self, ids: Int[np.ndarray, "s"], *, min_len: int, max_len: int
-    ) -> Match:
+    def longest_match(self, ids: Int[np.ndarray, "s"], *, min_len: int, max_len: int) -> Match:
         """Where the longest match of the end of `ids` ends, over all chunks.
 
         Args:

@@ -1,17 +1,28 @@
-"""Trie: candidates merged by their common prefixes, best candidate first.
+"""Trie: candidates merged by their common prefixes, cut to the budget.
 
-Candidates are inserted in rank order, each token a node unless its prefix is there already, until
+`rank` inserts candidates best first, each token a node unless its prefix is there already, until
 the budget is used up; so the best candidate is never cut short for the sake of a worse one.
+`frequency` builds the whole trie and keeps the nodes that most occurrences pass through: a node's
+count is the sum of `count` over the candidates through it, and nodes are kept by count (larger
+first), depth (smaller first), and order of first appearance.
+`rest` is the published cut: of the `budget` most frequent prefixes, chosen likewise, it drops those
+with the most distinct tokens until the sum of these numbers over all that are kept is within the
+budget.
 
-Source: the prefix trees of REST (He et al. 2023, arXiv 2311.08252, section 3.3) and SpecInfer
-(Miao et al. 2023, arXiv 2305.09781), without their selection rules.
-Cost: O(total candidate length) per build.
+Source: the prefix trees of SpecInfer (Miao et al. 2023, arXiv 2305.09781, section 3) for `rank`;
+REST (He et al. 2023, arXiv 2311.08252, section 3.3) for `frequency`, and the authors' library
+DraftRetriever for `rest`.
+Cost: O(total candidate length) per build; O(m log m) for a whole trie of m nodes.
+Deviations: in the original ties are broken by the order of a hash map. Here, of prefixes with
+equally many distinct tokens, `rest` drops the deepest first, then the one that appeared last, so
+that what is left is a trie.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,16 +35,37 @@ from primitives.types import Candidate, DraftTree, rank_candidates
 @TREE_BUILDERS.register("trie")
 @dataclass(kw_only=True, frozen=True)
 class Trie(TreeBuilder):
-    """Prefix tree of all candidates, in rank order."""
+    """Prefix tree of all candidates.
+
+    Attributes:
+        select: Which nodes fill the budget: those of the best candidates (`rank`), those that most
+            occurrences pass through (`frequency`), or what the published cut of REST leaves of
+            these (`rest`, whose trees need not grow with the budget).
+    """
 
     is_monotone = True
+
+    select: Literal["rank", "frequency", "rest"] = "rank"
+
+    def __post_init__(self) -> None:
+        if self.select not in ("rank", "frequency", "rest"):
+            raise ValueError(f"select must be rank, frequency or rest, got {self.select!r}")
 
     def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
         """Node 0 and up to `budget` nodes of the prefix tree."""
         nodes = _Nodes(pending_id)
-        for candidate in rank_candidates(candidates):
-            nodes.insert(candidate, budget)
-        return nodes.to_tree()
+        ranked = rank_candidates(candidates)
+        room = budget
+        if self.select != "rank":
+            room = sum(len(candidate.token_ids) for candidate in ranked)
+        for candidate in ranked:
+            nodes.insert(candidate, room)
+        kept = list(range(1, len(nodes.token_ids)))
+        if self.select != "rank":
+            kept = nodes.most_frequent(budget)
+        if self.select == "rest":
+            kept = nodes.within_weight(kept, budget)
+        return nodes.to_tree(kept)
 
 
 class _Nodes:
@@ -42,6 +74,8 @@ class _Nodes:
     def __init__(self, pending_id: int) -> None:
         self.token_ids = [pending_id]
         self.parents = [-1]
+        self.depths = [0]
+        self.counts = [0]
         self.sources = [""]
         self.match_lens = [0]
         self.probs: list[Tensor | None] = [None]
@@ -58,19 +92,47 @@ class _Nodes:
                 self.index[parent, token_id] = node
                 self.token_ids.append(token_id)
                 self.parents.append(parent)
+                self.depths.append(position)
+                self.counts.append(0)
                 self.sources.append(candidate.source)
                 self.match_lens.append(candidate.match_len)
                 row = None if candidate.draft_probs is None else candidate.draft_probs[position]
                 self.probs.append(row)
+            self.counts[node] += candidate.count
             parent = node
 
-    def to_tree(self) -> DraftTree:
+    def most_frequent(self, num_nodes: int) -> list[int]:
+        """Draft nodes; no child counts more than its parent, so their parents are among them."""
+        nodes = range(1, len(self.token_ids))
+        return sorted(nodes, key=lambda i: (-self.counts[i], self.depths[i], i))[:num_nodes]
+
+    def within_weight(self, nodes: Sequence[int], budget: int) -> list[int]:
+        """Those left when the prefixes of most distinct tokens are dropped, until all fit."""
+        weights = {node: len(self._draft_tokens(node)) for node in nodes}
+        total = sum(weights.values())
+        kept = sorted(nodes, key=lambda i: (weights[i], self.depths[i], i))
+        while total > budget:
+            total -= weights[kept.pop()]
+        return kept
+
+    def _draft_tokens(self, node: int) -> set[int]:
+        """Distinct tokens from the first draft token down to the node."""
+        token_ids = set()
+        while node > 0:
+            token_ids.add(self.token_ids[node])
+            node = self.parents[node]
+        return token_ids
+
+    def to_tree(self, kept: Sequence[int]) -> DraftTree:
+        """Node 0 and the kept nodes, in the order of insertion."""
+        nodes = [0, *sorted(kept)]
+        numbers = {node: number for number, node in enumerate(nodes)}
         return DraftTree.from_nodes(
-            self.token_ids,
-            self.parents,
-            sources=self.sources,
-            match_lens=self.match_lens,
-            draft_probs=_stack(self.probs),
+            [self.token_ids[node] for node in nodes],
+            [numbers.get(self.parents[node], -1) for node in nodes],
+            sources=[self.sources[node] for node in nodes],
+            match_lens=[self.match_lens[node] for node in nodes],
+            draft_probs=_stack([self.probs[node] for node in nodes]),
         )
 
 

@@ -117,7 +117,10 @@ class SoftGated(Verifier):
         eos_ids: frozenset[int] = frozenset(),
     ) -> Bool[Tensor, "k"]:
         """Those among the `k` most probable tokens, if the gate is open."""
-        scores = score_tokens(last_logits[None], torch.zeros_like(token_ids), token_ids)
+        if not len(token_ids):
+            return super().admit(last_logits, token_ids, eos_ids)
+        ids = token_ids.cpu().numpy()
+        scores = score_tokens(last_logits[None], np.zeros_like(ids), ids)
         is_kept = self._is_relaxable(scores, eos_ids) & (scores.ranks < self.k)
         return torch.from_numpy(is_kept & scores.is_possible).to(token_ids.device)
 
@@ -180,9 +183,5 @@ class SoftGated(Verifier):
         if len(gated):
             gated = gated[self._is_open(walk.entropies(nodes[gated]), walk.max_entropy)]
         if len(gated):
-            laws = walk.laws(nodes[gated])
-            best = laws.topk(min(self.k, laws.shape[1])).values.double()
-            # Fewer than k tokens may be possible: the rule keeps none of the others.
-            worst = torch.where(best.isfinite(), best, best[:, :1]).amin(dim=-1)
-            bounds[gated] = (best[:, 0] - worst).tolist()
+            bounds[gated] = walk.gaps(nodes[gated], self.k)
         return tuple(bounds.tolist())
