@@ -13,7 +13,7 @@ head at a position, z-scored, projected to its principal components and scaled t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -31,26 +31,25 @@ from methods.datastores.folder import (
     write_header,
 )
 from methods.datastores.projection import Projection, fit_projection
+from methods.datastores.vector_index import (
+    BLOCK_KEYS,
+    INDEX,
+    RECALL_AT,
+    Progress,
+    build_ivf,
+    import_faiss,
+    index_kind,
+    nearest,
+    open_index,
+)
 
 TOKENS, OFFSETS, KEYS = "tokens.bin", "offsets.bin", "keys.f16"
-PROJECTION, INDEX = "projection.npy", "index.faiss"
+PROJECTION = "projection.npy"
 RAW = "hidden.raw"
-
-MAX_FLAT_KEYS = 20_000
-MIN_IVF_KEYS = 10_000
-"""With fewer keys the code books of an IVF-PQ index cannot be trained."""
-BLOCK_KEYS = 2**16
-TRAIN_KEYS_PER_LIST, TRAIN_KEYS_PER_CODE = 64, 64
-HITS_PER_NEIGHBOR = 8
-"""The index gives this many times what was asked for; the exact cosine ranks them."""
-FIRST_NPROBE = 8
-RECALL_AT, RECALL_TARGET, NUM_RECALL_QUERIES = 16, 0.95, 256
 
 Document = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Token ids [t]; keys, float32 [k, d]: vectors that enter the LM head; and, ascending, the index of
 the first token behind each [k]."""
-Progress = Callable[[str, int], None]
-"""Told which phase a build is in, and how many keys it has dealt with."""
 
 
 class HiddenStates:
@@ -63,7 +62,7 @@ class HiddenStates:
         self._tokens = _map(path / TOKENS, header.token_dtype)
         self._offsets = _map(path / OFFSETS, "uint32")
         self._keys = _map_keys(path, self.dim) if header.options["rerank"] else None
-        self._index = _open_index(path, header, self._keys, gpu)
+        self._index = open_index(path, header, self._keys, gpu)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return HiddenStates, (self._path, self.header, self._gpu)
@@ -84,7 +83,7 @@ class HiddenStates:
         self, query: Float[np.ndarray, "p"], num: int
     ) -> tuple[Int[np.ndarray, "m"], Float[np.ndarray, "m"]]:
         """Positions and cosines of at most `num` neighbours, best first."""
-        numbers, cosines = _nearest(self._index, self._keys, query, num)
+        numbers, cosines = nearest(self._index, self._keys, query, num)
         return self._offsets[numbers].astype(np.int64), cosines
 
     def continuation(self, position: int, length: int) -> tuple[int, ...]:
@@ -129,7 +128,7 @@ def open_hidden_store(
             f"datastore {path} holds hidden states of size {stored}, the target model has "
             f"hidden_size {hidden_size}: build one for this model"
         )
-    _import_faiss()
+    import_faiss()
     check_files(path, header)
     return HiddenStates(path, header, gpu)
 
@@ -186,7 +185,7 @@ def build_hidden_store(
         if value < 1:
             raise DatastoreError(f"{name} must be ≥ 1, got {value}")
     progress = progress or _say_nothing
-    _import_faiss()
+    import_faiss()
     with building(path) as folder:
         corpus = _Corpus(folder, vocab_size, spool, expected_keys, dim)
         with corpus:
@@ -195,13 +194,13 @@ def build_hidden_store(
                 progress("reading", corpus.num_keys)
         if not corpus.num_keys:
             raise DatastoreError(f"datastore {path} would be empty: no document has a key")
-        kind = _index_kind(index, corpus.num_keys)
+        kind = index_kind(index, corpus.num_keys)
         keys = _write_keys(corpus, dim, train_keys, seed, progress)
         settings: dict[str, Any] = {"index": kind, "rerank": True}
         measured: dict[str, Any] = {}
         if kind == "ivf_pq":
             settings["rerank"] = rerank
-            settings["nlist"], settings["nprobe"], measured[f"recall_at_{RECALL_AT}"] = _build_ivf(
+            settings["nlist"], settings["nprobe"], measured[f"recall_at_{RECALL_AT}"] = build_ivf(
                 folder / INDEX, keys, rerank=rerank, seed=seed, progress=progress
             )
         settings |= {
@@ -347,121 +346,6 @@ def _write_keys(
     return _map_keys(corpus.folder, projection.dim)
 
 
-def _index_kind(index: Literal["auto", "flat", "ivf_pq"], num_keys: int) -> str:
-    if index == "auto":
-        return "flat" if num_keys < MAX_FLAT_KEYS else "ivf_pq"
-    if index == "ivf_pq" and num_keys < MIN_IVF_KEYS:
-        raise DatastoreError(
-            f"an ivf_pq index needs {MIN_IVF_KEYS} keys to learn from, got {num_keys}: use flat"
-        )
-    return index
-
-
-def _build_ivf(
-    file: Path, keys: Float[np.ndarray, "k p"], *, rerank: bool, seed: int, progress: Progress
-) -> tuple[int, int, float]:
-    """Trains, fills and writes an IVF-PQ index; its nlist, its nprobe and its recall."""
-    faiss = _import_faiss()
-    num_keys, dim = keys.shape
-    # At least 39 keys per list: faiss calls for them.
-    nlist = min(int(4 * num_keys**0.5), num_keys // 39)
-    num_codes = next(m for m in range(max(1, dim // 2), 0, -1) if dim % m == 0)
-    quantizer = faiss.IndexFlatIP(dim)
-    index = faiss.IndexIVFPQ(quantizer, dim, nlist, num_codes, 8, faiss.METRIC_INNER_PRODUCT)
-    index.pq.cp.max_points_per_centroid = TRAIN_KEYS_PER_CODE
-    rng = np.random.default_rng(seed)
-    num_train = min(num_keys, TRAIN_KEYS_PER_LIST * nlist)
-    chosen = np.sort(rng.choice(num_keys, num_train, replace=False))
-    progress("training", 0)
-    index.train(keys[chosen].astype(np.float32))
-    for start in range(0, num_keys, BLOCK_KEYS):
-        index.add(keys[start : start + BLOCK_KEYS].astype(np.float32))
-        progress("indexing", int(index.ntotal))
-    faiss.write_index(index, str(file))
-    nprobe, recall = _tune(index, keys, rerank=rerank, rng=rng)
-    return nlist, nprobe, recall
-
-
-def _tune(
-    index: Any, keys: Float[np.ndarray, "k p"], *, rerank: bool, rng: np.random.Generator
-) -> tuple[int, float]:
-    """The least nprobe that reaches the wanted recall, in powers of two up to nlist / 4.
-
-    The queries are stored keys, each without itself among its neighbours.
-    """
-    numbers = rng.choice(len(keys), NUM_RECALL_QUERIES, replace=False)
-    queries = keys[numbers].astype(np.float32)
-    least = _least_cosines(keys, queries)
-    nprobe = FIRST_NPROBE
-    while True:
-        index.nprobe = nprobe
-        num_found = 0
-        for number, query, cosine in zip(numbers, queries, least, strict=True):
-            found, _ = _nearest(index, keys if rerank else None, query, RECALL_AT + 1)
-            found = found[found != number][:RECALL_AT]
-            # By cosine, not by number: of several equal keys any will do.
-            num_found += int((keys[found].astype(np.float32) @ query >= cosine - 1e-5).sum())
-        recall = num_found / (RECALL_AT * len(numbers))
-        if recall >= RECALL_TARGET or 2 * nprobe > index.nlist // 4:
-            return nprobe, recall
-        nprobe *= 2
-
-
-def _least_cosines(
-    keys: Float[np.ndarray, "k p"], queries: Float[np.ndarray, "q p"]
-) -> Float[np.ndarray, "q"]:
-    """Per query the cosine of the last of its true neighbours, itself not counted."""
-    best = np.full((RECALL_AT + 1, len(queries)), -np.inf, dtype=np.float32)
-    for block in _blocks(keys):
-        merged = np.concatenate([best, block @ queries.T])
-        best = np.partition(merged, len(merged) - RECALL_AT - 1, axis=0)[-RECALL_AT - 1 :]
-    least: np.ndarray = best.min(axis=0)
-    return least
-
-
-def _nearest(
-    index: Any, keys: np.ndarray | None, query: Float[np.ndarray, "p"], num: int
-) -> tuple[Int[np.ndarray, "m"], Float[np.ndarray, "m"]]:
-    """Numbers and cosines of the best keys: what the index finds, ranked by the exact cosine.
-
-    Without keys, the cosines are the estimates of the index.
-    """
-    num_hits = min(index.ntotal, num * (1 if keys is None else HITS_PER_NEIGHBOR))
-    estimates, numbers = index.search(query[None], num_hits)
-    is_hit = numbers[0] >= 0
-    numbers, cosines = numbers[0][is_hit], estimates[0][is_hit]
-    if keys is not None:
-        cosines = keys[numbers].astype(np.float32) @ query
-    order = np.lexsort((numbers, -cosines))[:num]
-    return numbers[order], cosines[order]
-
-
-def _open_index(path: Path, header: Header, keys: np.ndarray | None, gpu: str) -> Any:
-    faiss = _import_faiss()
-    if keys is not None and header.options["index"] == "flat":
-        index = faiss.IndexFlatIP(keys.shape[1])
-        for block in _blocks(keys):
-            index.add(block)
-    else:
-        flags = getattr(faiss, "IO_FLAG_MMAP_IFC", 0)  # Older versions read the file.
-        try:
-            index = faiss.read_index(str(path / INDEX), flags)
-        except RuntimeError as error:
-            raise DatastoreError(
-                f"datastore {path}: faiss {faiss.__version__} cannot read {INDEX}, build it again: "
-                f"{error}"
-            ) from error
-        index.nprobe = header.options["nprobe"]
-    if gpu == "auto" and faiss.get_num_gpus() > 0:
-        index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
-    return index
-
-
-def _blocks(keys: np.ndarray) -> Iterator[Float[np.ndarray, "b p"]]:
-    for start in range(0, len(keys), BLOCK_KEYS):
-        yield keys[start : start + BLOCK_KEYS].astype(np.float32)
-
-
 def _map(file: Path, dtype: str) -> np.ndarray:
     # A plain view: slicing a memmap object costs several times as much.
     array: np.ndarray = np.memmap(file, dtype=dtype, mode="r")
@@ -470,17 +354,6 @@ def _map(file: Path, dtype: str) -> np.ndarray:
 
 def _map_keys(path: Path, dim: int) -> np.ndarray:
     return _map(path / KEYS, "float16").reshape(-1, dim)
-
-
-def _import_faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise DatastoreError(
-            "hidden-state datastores are searched with faiss, which is not installed here: "
-            "pip install faiss-cpu (or faiss-gpu-cu12)"
-        ) from error
-    return faiss
 
 
 def _say_nothing(phase: str, num_keys: int) -> None:

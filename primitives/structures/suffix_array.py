@@ -249,7 +249,7 @@ class TokenStore:
         """Up to `max_hits` ends of a match, in rank order; if there are more, evenly spaced ones.
 
         Returns:
-            Triples (chunk, position of the chunk in the store, ends in the chunk).
+            Triples (chunk, position of the chunk in the store, ends in the chunk: at least one).
         """
         num_hits = match.num_hits
         chosen = None
@@ -263,7 +263,8 @@ class TokenStore:
                 ranks = chosen[first:behind] + (low - before)
             before += high - low
             chunk = self.chunks[number]
-            hits.append((chunk, self.offsets[number], chunk.ends(ranks)))
+            if len(ends := chunk.ends(ranks)):
+                hits.append((chunk, self.offsets[number], ends))
         return hits
 
     def check_integrity(self) -> None:

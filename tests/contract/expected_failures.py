@@ -23,6 +23,7 @@ INERT_FIELDS: dict[str, dict[str, str]] = {
 FIELD_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "semantic": {"num_candidates": (1, 2)},  # The probes take four candidates at most.
     "soft_gated": {"window": (3, 7), "max_consecutive_relaxed": (1, 2)},
-    "suffix_array": {"max_ngram": (2, 3), "max_hits": (1, 3)},  # A toy store has few long matches.
+    # Long matches are rare in a toy store, and the best four prefixes are short.
+    "suffix_array": {"max_ngram": (2, 3), "num_tokens": (1, 2), "max_hits": (1, 3)},
 }
 ACCEPTED_VALUES: dict[str, dict[str, str]] = {}

@@ -205,6 +205,11 @@ def test_alternatives_to_pending_are_the_probable_tokens_of_an_unsure_target() -
     assert admitted(UNSURE, frozenset({0}), eos_requires_em=False) == [True, True, False]
 
 
+def test_nothing_to_admit() -> None:
+    none = torch.tensor([], dtype=torch.int64)
+    assert VERIFIERS.create("soft_gated").admit(rows(UNSURE)[0], none).tolist() == []
+
+
 def test_alternative_wins_with_a_longer_path_only() -> None:
     tree = DraftTree.from_nodes([0, 1, 3, 0], [-1, -1, 0, 1])
     verdict = strict_topk(tree)
@@ -236,6 +241,18 @@ def test_equal_logits_rank_by_id() -> None:
     flat = functools.partial(strict_topk, k=2)
     assert flat(chain(1), [FLAT] * 2).path == (0, 1)
     assert flat(chain(2), [FLAT] * 2).path == (0,)
+
+
+@pytest.mark.parametrize("vocab_size", [1024, 1500])
+@pytest.mark.parametrize("k", [1, 3, 7])
+def test_bounds_over_a_large_vocabulary(vocab_size: int, k: int) -> None:
+    logits = torch.randn(9, vocab_size, generator=torch.Generator().manual_seed(0))
+    tree = DraftTree.from_nodes([1, *logits[:-1].argmax(dim=-1).tolist()], range(-1, 8))
+    verdict = SoftGated(k=k).verify(tree, logits[0], logits, RefusesToDraw())
+    assert verdict.path == tuple(range(9))
+    best = logits.topk(k, dim=-1).values
+    gaps = (best[:-1, 0].double() - best[:-1, -1].double()).tolist()
+    assert verdict.regret_bounds == pytest.approx((0.0, *gaps))
 
 
 def test_half_precision_logits() -> None:

@@ -114,6 +114,8 @@ def test_too_many_hits_are_sampled_at_equal_distances() -> None:
     everything = [(o + e) for _, o, ends in store.ends(match, 10) for e in ends.tolist()]
     sampled = [(o + e) for _, o, ends in store.ends(match, 4) for e in ends.tolist()]
     assert sampled == [everything[i] for i in (0, 2, 5, 7)]
+    # Chunks without a sampled hit are left out.
+    assert [ends.tolist() for _, _, ends in store.ends(match, 1)] == [everything[:1]]
 
 
 def test_integrity_notices_a_swapped_order() -> None:
