@@ -40,6 +40,10 @@ test-oldest: ## The adapter's tests with the oldest supported transformers, in a
 
 bench: $(VENV)/.installed ## Speed against transformers' generate, time per phase, row-count curve (minutes)
 	$(BIN)/python scripts/bench.py
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python scripts/bench_suffix_array.py
+	$(BIN)/python scripts/bench_suffix_array.py --sizes 4 40 100
+	$(BIN)/python scripts/bench_hidden_states.py --keys 1000000
 
 table: $(VENV)/.installed ## Regenerate the README's table from the committed results
 	$(BIN)/python scripts/readme_table.py

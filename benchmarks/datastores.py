@@ -329,6 +329,7 @@ class _Recipe:
                     dim=settings.dim,
                     index=settings.index,
                     rerank=settings.rerank,
+                    expected_keys=tokens,
                     **facts,
                 )
         logger.info(_overlap_line(check.report()))

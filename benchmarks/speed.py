@@ -66,6 +66,7 @@ def prompt_lookup_method() -> Method:
         },
         "tree_builder": {"name": "chain"},
         "verifier": {"name": "greedy"},
+        "datastore": {"kind": None},
     }
     return build_method(config, GREEDY)
 
@@ -154,9 +155,9 @@ def prefill_peaks(
 
 
 def phase_shares(
-    target: TargetModel, prompts: Sequence[Sequence[int]], max_new_tokens: int
+    target: TargetModel, method: Method, prompts: Sequence[Sequence[int]], max_new_tokens: int
 ) -> dict[str, float]:
-    """Share of step time per phase of prompt lookup decoding; prefill left out."""
+    """Share of step time per phase of a method; prefill left out."""
     totals: dict[str, int] = {}
     stop = StopRule(max_new_tokens=max_new_tokens, eos_ids=target.eos_ids)
     for prompt_ids in prompts:
@@ -164,7 +165,7 @@ def phase_shares(
         decode(
             prompt_ids,
             target=target,
-            method=prompt_lookup_method(),
+            method=method,
             stop=stop,
             law=GREEDY,
             random=TorchRandom.from_seed(0),

@@ -1,17 +1,33 @@
-"""Hydra configuration groups, one folder each. No code reads them but `run.py` and the tests."""
+"""Hydra configuration groups, one folder each. Only `run.py`, scripts and tests read them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from primitives.fields import did_you_mean
 
 CONFIG_DIR = Path(__file__).parent
 PRIMITIVE_GROUPS = ("retriever", "tree_builder", "verifier")
+
+
+def composed(*overrides: str) -> dict[str, Any]:
+    """The resolved configuration that `run.py` would get from these overrides.
+
+    Raises:
+        HydraException: If a choice or a key does not exist.
+        OmegaConfBaseException: If a value is missing or cannot be resolved.
+    """
+    with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+        config = compose("config", overrides=list(overrides))
+    plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    return dict(plain)
 
 
 def groups() -> list[str]:

@@ -22,7 +22,10 @@ from rich.table import Table
 from benchmarks import speed
 from benchmarks.cli import peak_memory
 from benchmarks.datasets import DATASETS, limit_prompts
-from methods.build import build_model
+from benchmarks.datastores import provide_datastore
+from configs import composed
+from methods.build import build_method, build_model
+from methods.sampling import SamplingLaw
 from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.loading import LoadedModel
 
@@ -49,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for variant in options.variants:
         bench_variant(variant, options)
     bench_against_stock(options)
+    bench_datastore_methods(options)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -69,7 +73,8 @@ def bench_variant(variant: str, options: argparse.Namespace) -> None:
     CONSOLE.rule(f"{variant} linear layers")
     arms = speed.generate_arms(target, options.tokens)
     print_comparison(speed.compare(arms, prompts, options.rounds))
-    print_phases(speed.phase_shares(target, prompts, options.tokens))
+    lookup = speed.prompt_lookup_method()
+    print_phases(lookup.name, speed.phase_shares(target, lookup, prompts, options.tokens))
     context = (prompts[0] * CURVE_CONTEXT)[:CURVE_CONTEXT]
     print_curve(speed.row_curve(target, context, NUM_ROWS, 2 * options.rounds))
     peaks = speed.prefill_peaks(target, PREFILL_LENGTHS, lambda: peak_memory(model.devices))
@@ -85,6 +90,19 @@ def bench_against_stock(options: argparse.Namespace) -> None:
     CONSOLE.rule("this loop on prepacked layers, generate on stock layers")
     arms = {name: (theirs if "generate" in name else ours)[name] for name in ours}
     print_comparison(speed.compare(arms, encode_prompts(model, options.prompts), options.rounds))
+
+
+def bench_datastore_methods(options: argparse.Namespace) -> None:
+    """Where the time of a step goes in methods that search a datastore; on prepacked layers."""
+    CONSOLE.rule("methods with datastores")
+    model, target = load("prepacked")
+    for name in ("rest", "dresd", "sense"):
+        config = composed(f"method={name}", "model=smollm2-135m", "model.device=cpu")
+        method = build_method(config, SamplingLaw())
+        assert method.retriever is not None
+        method.retriever.attach(provide_datastore(config, model).store)
+        prompts = encode_prompts(model, options.prompts)
+        print_phases(name, speed.phase_shares(target, method, prompts, options.tokens))
 
 
 def load(variant: str) -> tuple[LoadedModel, HuggingFaceTarget]:
@@ -128,11 +146,11 @@ def print_comparison(result: speed.Comparison) -> None:
     CONSOLE.print(table)
 
 
-def print_phases(shares: dict[str, float]) -> None:
+def print_phases(name: str, shares: dict[str, float]) -> None:
     """Where the time of a step goes; `outside` is all but the target's forward."""
     parts = "  ".join(f"{phase} {100 * share:.2f} %" for phase, share in shares.items())
     outside = 100 * (1 - shares["forward"])
-    CONSOLE.print(f"time of a prompt lookup step: {parts}  | outside the forward {outside:.2f} %")
+    CONSOLE.print(f"time of a step of {name}: {parts}  | outside the forward {outside:.2f} %")
 
 
 def print_curve(milliseconds: dict[int, float]) -> None:

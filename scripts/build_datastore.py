@@ -20,9 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import configs
@@ -80,10 +78,7 @@ def composed(overrides: Sequence[str]) -> dict[str, Any]:
     words = [
         f"datastore.{word}" if word.partition("=")[0] in fields else word for word in overrides
     ]
-    with initialize_config_dir(str(configs.CONFIG_DIR), version_base="1.3"):
-        config = compose("config", overrides=["method=vanilla", *words])
-    plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    return dict(plain)
+    return configs.composed("method=vanilla", *words)
 
 
 def describe(header: Header, path: Path) -> str:

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 import configs
 from benchmarks.cli import build_spec, load_dataset
 from benchmarks.datasets import DATASETS
 from benchmarks.files import RunFolderError
 from benchmarks.runner import run
+from configs import composed
 from methods.build import MODEL_KINDS, ConfigError, build_law, build_method, build_model
 from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, RegistryError
 
@@ -25,13 +24,6 @@ REGISTRIES = {
     "dataset": DATASETS,
 }
 NOT_LOADER_FIELDS = {"dataset": {"split"}}
-
-
-def composed(*overrides: str) -> dict[str, Any]:
-    with initialize_config_dir(version_base="1.3", config_dir=str(configs.CONFIG_DIR)):
-        config = OmegaConf.to_container(compose("config", list(overrides)), resolve=True)
-    assert isinstance(config, dict)
-    return {str(key): value for key, value in config.items()}
 
 
 def run_on_toy(tmp_path: Path, *overrides: str) -> dict[str, Any]:

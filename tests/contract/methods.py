@@ -6,12 +6,8 @@ import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
-
-from configs import CONFIG_DIR, choices
+from configs import choices, composed
 from contract.components import REGISTRIES, attach_toy_store, make, missing_requirements
 from methods.build import build_law, build_method
 from methods.decoding import Method
@@ -51,18 +47,11 @@ def _configured() -> list[Subject]:
 
 
 def _from_yaml(name: str) -> Method:
-    config = _composed(name)
+    config = composed(f"method={name}", "model=toy")
     method = build_method(config, build_law(config))
     if method.retriever is not None:
         attach_toy_store(method.retriever)
     return method
-
-
-@functools.cache
-def _composed(name: str) -> dict[str, Any]:
-    with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-        config = compose("config", overrides=[f"method={name}", "model=toy"])
-    return OmegaConf.to_container(config, resolve=True)
 
 
 def _combined() -> list[Subject]:

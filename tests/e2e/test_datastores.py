@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
-import configs
 from benchmarks.cli import build_spec, measure
 from benchmarks.datastores import CONFIGS, build_command
+from configs import composed
 from methods.build import ConfigError
 from primitives.registry import RETRIEVERS
 
@@ -32,13 +30,6 @@ SCRIPT = ROOT / "scripts" / "build_datastore.py"
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SD_PRIMITIVES_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-def composed(*overrides: str) -> dict[str, Any]:
-    with initialize_config_dir(str(configs.CONFIG_DIR), version_base="1.3"):
-        config = compose("config", overrides=list(overrides))
-    plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    return dict(plain)
 
 
 def toy(tmp_path: Path, *overrides: str) -> dict[str, Any]:
