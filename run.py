@@ -6,7 +6,6 @@ python run.py --help lists every choice and option; -m sweeps them.
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any
 
@@ -17,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import configs
-from benchmarks.cli import Outcome, measure
+from benchmarks.cli import Outcome, measure, start_logging
 from benchmarks.comparison import print_comparison
 
 OUTCOMES: list[Outcome] = []
@@ -27,7 +26,7 @@ OUTCOMES: list[Outcome] = []
 @hydra.main(version_base="1.3", config_path="configs", config_name="config")
 def main(config: DictConfig) -> None:
     """Config -> objects -> run folder; a user's mistake is one message, not a traceback."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
+    start_logging()
     chosen = HydraConfig.get().runtime.choices
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)

@@ -17,9 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.files import write_atomically
 from benchmarks.records import hash_ids
-from methods.datastores.folder import DatastoreError
+from methods.datastores.folder import DatastoreError, explain_os_errors
 
 FORMAT = 1
 
@@ -53,10 +52,9 @@ class AnswerFile:
         self._head = {"format": FORMAT, "model": dict(model), "max_new_tokens": max_new_tokens}
         self._answers: dict[str, tuple[int, ...]] = {}
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
             head = _line(self._head)
             content = b"" if first is None else first.read_bytes()
-            write_atomically(path, content if content.startswith(head) else head)
+            self._write(content if content.startswith(head) else head)
         self._read()
 
     def get(self, prompt_ids: Sequence[int]) -> tuple[int, ...] | None:
@@ -82,17 +80,25 @@ class AnswerFile:
 
     def _append(self, rows: Sequence[tuple[str, tuple[int, ...]]]) -> None:
         content = b"".join(_line({"prompt_sha": sha, "output_ids": ids}) for sha, ids in rows)
-        with self.path.open("ab") as stream:
+        with explain_os_errors(self.path), self.path.open("ab") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         self._answers.update(rows)
 
+    def _write(self, content: bytes) -> None:
+        """The whole file, or nothing of it."""
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        with explain_os_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(content)
+            os.replace(temporary, self.path)
+
     def _read(self) -> None:
         content = self.path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         if len(whole) < len(content):
-            write_atomically(self.path, whole)
+            self._write(whole)
         try:
             head, *rows = [json.loads(line) for line in whole.splitlines()]
             self._answers = {row["prompt_sha"]: tuple(row["output_ids"]) for row in rows}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import resource
 import sys
 import tempfile
@@ -63,6 +64,13 @@ class OwnSettings:
             raise ValueError("results_dir must name a folder, got an empty text")
         if self.num_threads is not None and self.num_threads < 1:
             raise ValueError(f"num_threads must be ≥ 1 or null, got {self.num_threads}")
+
+
+def start_logging() -> None:
+    """This project's messages on stderr; of libraries, warnings only."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
+    for package in ("benchmarks", "methods"):
+        logging.getLogger(package).setLevel(logging.INFO)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,11 +115,11 @@ def _quality(summary: Summary) -> Table:
     metrics = summary["metrics"]
     reasons = [name for name in metrics if name.startswith("accepted_by_reason.")]
     table = new_table(
-        "accepted drafts",
-        *(name.partition(".")[2] for name in reasons),
-        "regret (nats/token)",
+        "beside vanilla",
+        *(f"kept as {name.partition('.')[2]}" for name in reasons),
+        "regret",
         *(["its bound"] if "regret_bound" in metrics else []),
-        "ROUGE-L to vanilla",
+        "ROUGE-L",
         "tokens",
         "repetition",
     )
@@ -136,8 +136,8 @@ def _quality(summary: Summary) -> Table:
 
 
 def _beside(metrics: Mapping[str, Any], name: str, form: str) -> str:
-    """A value with vanilla's behind it."""
-    return f"{show(metrics[name], form)} (vanilla {show(metrics[f'vanilla_{name}'], form)})"
+    """A value with vanilla's in brackets."""
+    return f"{show(metrics[name], form)} ({show(metrics[f'vanilla_{name}'], form)})"
 
 
 def _categories(summary: Summary) -> Table:
@@ -220,7 +220,7 @@ def _datastore_note(facts: Mapping[str, Any]) -> str:
     """What was searched, and whether it holds test data."""
     overlap = facts["report"].get("overlap", {})
     found = overlap.get("num_overlapping", 0) - overlap.get("num_dropped", 0)
-    kind = facts["kind"].replace("_", "-")
+    kind = facts["kind"].removesuffix("s").replace("_", "-")
     note = (
         f"{kind} store: {facts['num_tokens']:,} tokens in {facts['num_documents']:,} documents, "
         f"{facts['num_bytes'] / 1e6:,.2f} MB"

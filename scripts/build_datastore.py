@@ -14,7 +14,6 @@ dataset and options finds the store by itself.
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 import configs
+from benchmarks.cli import start_logging
 from benchmarks.datastores import CONFIGS, provide_datastore
 from methods.build import build_model
 from methods.datastores.folder import Header, check_files, read_header
@@ -32,7 +32,7 @@ from methods.targets.errors import ModelUnavailable
 
 def main(arguments: Sequence[str]) -> int:
     """Builds, describes or verifies; a user's mistake is one message, not a traceback."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    start_logging()
     if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0

@@ -26,7 +26,7 @@ from primitives.interfaces import DatastoreKind
 
 FORMAT_VERSION = 1
 HEADER = "header.json"
-FULL_CHECK_BYTES = 32 * 2**20
+FULL_CHECK_BYTES = 8 * 2**20
 """Files up to this size are hashed whole on opening; of larger ones, blocks spread over them."""
 NUM_BLOCKS, BLOCK_BYTES = 64, 4096
 
@@ -108,7 +108,7 @@ def building(path: Path) -> Iterator[Path]:
     Raises:
         DatastoreError: If the place cannot be written, or something is there already.
     """
-    with _explain_os_errors(path):
+    with explain_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.parent / f".{path.name}.lock"):
             for leftover in path.parent.glob(f".{path.name}.building-*"):
@@ -229,13 +229,14 @@ def _parse_header(path: Path) -> Header:
 
 
 @contextmanager
-def _explain_os_errors(path: Path) -> Iterator[None]:
+def explain_os_errors(path: Path) -> Iterator[None]:
+    """Turns an `OSError` while something is written for a datastore into a `DatastoreError`."""
     try:
         yield
     except OSError as error:
         raise DatastoreError(
-            f"cannot build the datastore {path}: {error.strerror or error}: free the place, or "
-            "choose another one"
+            f"cannot write {path}: {error.strerror or error}: free the place, or set "
+            "SD_PRIMITIVES_CACHE to another folder"
         ) from error
 
 

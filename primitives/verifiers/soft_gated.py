@@ -48,7 +48,7 @@ WindowKind = Literal["centred", "causal", "forward"]
 Edge = Literal["zero", "strict", "renorm"]
 KINDS, EDGES = get_args(WindowKind), get_args(Edge)
 ROUNDING = 1e-9
-"""A density is a quotient of small integers: 1/5 must pass a threshold of 0.2."""
+"""A threshold may have been computed: 1 - 0.8 is a little less than 1/5, which is to pass."""
 
 
 @VERIFIERS.register("soft_gated")

@@ -38,9 +38,9 @@ def attach_toy_store(retriever: Retriever) -> None:
         retriever.attach(TOY_STORES[retriever.wanted_datastore]())
 
 
-def searched_texts(retriever: Retriever) -> list[np.ndarray]:
-    """What an exact retriever searches besides the context itself: its toy datastore."""
-    return toy_documents() if retriever.wanted_datastore == "tokens" else []
+def searched_texts(retriever: Retriever, ids: np.ndarray) -> list[np.ndarray]:
+    """What an exact retriever searches: its toy datastore, or else the text so far."""
+    return toy_documents() if retriever.wanted_datastore == "tokens" else [ids]
 
 
 def only_if(tag: Callable[[Any], bool]) -> Callable[[Check], Check]:

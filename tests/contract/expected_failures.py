@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-EXPECTED_FAILURES: dict[str, dict[str, str]] = {
-    "suffix_array": {
-        "check_longest_match_comes_first": "it searches its datastore only, not the context",
-    },
-}
+EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
 INERT_FIELDS: dict[str, dict[str, str]] = {
     "conditional": {"eos_requires_em": "no id ends a generation in the probes"},
     "semantic": {"max_ngram": "read with fallback=prompt_lookup only"},

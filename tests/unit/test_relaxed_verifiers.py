@@ -96,6 +96,7 @@ def draft(picture: str) -> DraftTree:
         pytest.param("=xx=", {"window": 3, "max_density": 0.34}, 1, id="centred-neighbour"),
         # 5 wide: it sees -1 .. 3, and 1/5 is allowed to be equal to 0.2.
         pytest.param("=x==", {"window": 5, "max_density": 0.2}, 4, id="left-zero"),
+        pytest.param("=x==", {"window": 5, "max_density": 1 - 0.8}, 4, id="rounded-threshold"),
         pytest.param(
             "=x==", {"window": 5, "max_density": 0.39, "left_edge": "strict"}, 1, id="left-strict"
         ),  # Position -1 counts as a mismatch: 2/5.
