@@ -234,6 +234,7 @@ def test_relaxed_results_are_shown_with_strict_tau(capsys, is_lossless):
         "is_lossless": is_lossless,
         "has_exact_phases": True,
         "num_skipped_rows": 2,
+        "datastores": {},
     }
     rows = [*relaxed_rows(), *two_prompts()[2:]]
     summary = summarize(rows, is_greedy=True, is_lossless=is_lossless)

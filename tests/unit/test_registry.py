@@ -42,7 +42,7 @@ def test_registered_class_gets_its_name(registry: Registry[Retriever]) -> None:
 def test_unknown_name_is_answered_with_near_matches_and_the_list() -> None:
     with pytest.raises(RegistryError) as error:
         RETRIEVERS.get("promt_lookup")
-    assert "unknown retriever 'promt_lookup', did you mean 'prompt_lookup'?" in str(error.value)
+    assert "unknown retriever 'promt_lookup', did you mean 'prompt_lookup'" in str(error.value)
     assert f"There is: {', '.join(RETRIEVERS.names())}" in str(error.value)
 
 
