@@ -26,7 +26,7 @@ from torch import Tensor
 
 from primitives.types import ROOT_REASON, DraftTree, Verdict
 
-NUM_SCORES = 5
+NUM_SCORES = 4
 """Numbers that are kept per node: the array fields of `TokenScores` but `argmax_ids`."""
 
 BLOCK = 256
@@ -42,7 +42,6 @@ class TokenScores:
         argmax_ids: Most probable token of each place; the smaller id wins a tie.
         log_probs: log p of each token in nats; -inf if the law excludes it.
         regrets: log p of the argmax minus that of the token, in nats.
-        ranks: How many tokens come before it, by probability and then by id; 0 for the argmax.
         entropies: Entropy of the law at each place in nats, at most `max_entropy`.
         max_entropy: log of the vocabulary size, in nats.
     """
@@ -51,7 +50,6 @@ class TokenScores:
     argmax_ids: Int[np.ndarray, "m"]
     log_probs: Float[np.ndarray, "m"]
     regrets: Float[np.ndarray, "m"]
-    ranks: Int[np.ndarray, "m"]
     entropies: Float[np.ndarray, "m"]
     max_entropy: float
 
@@ -79,6 +77,7 @@ class Mismatches:
             counts as one); false behind the end of the path.
         path_lens: Nodes of each path.
         num_relaxed: Mismatches that were kept in a row right before each entry.
+        walk: Answers what only some rules ask.
     """
 
     depth: int
@@ -87,6 +86,12 @@ class Mismatches:
     is_match: Bool[np.ndarray, "m l"]
     path_lens: Int[np.ndarray, "m"]
     num_relaxed: Int[np.ndarray, "m"]
+
+    walk: RelaxedWalk
+
+    def is_top(self, k: int) -> Bool[np.ndarray, "m"]:
+        """Which tokens are among the k most probable ones; the smaller id wins a tie."""
+        return self.walk.is_top(self.nodes, k)
 
 
 Rule = Callable[[Mismatches], np.ndarray]
@@ -100,6 +105,23 @@ def score_tokens(
     argmax_ids = laws.argmax(dim=-1).cpu().numpy()[rows]
     table = _score_table(laws, rows, token_ids)
     return _scores_of(table, argmax_ids, math.log(laws.shape[1]))
+
+
+def are_top(
+    laws: Float[Tensor, "r v"], rows: Int[np.ndarray, "m"], token_ids: Int[np.ndarray, "m"], k: int
+) -> Bool[np.ndarray, "m"]:
+    """Whether token j is among the k most probable ones of row `rows[j]`; small ids win ties."""
+    least = _largest(laws, k)[:, -1]
+    where, ids = (torch.from_numpy(index).to(laws.device) for index in (rows, token_ids))
+    # Compared as logits: different logits may have the same rounded probability.
+    difference = laws[where, ids].double() - least[where].double()
+    sign: np.ndarray = difference.sign().cpu().numpy()
+    is_top: np.ndarray = sign > 0
+    for place in np.flatnonzero(sign == 0):  # The k-th itself, and what ties with it.
+        law, token_id = laws[rows[place]], int(token_ids[place])
+        is_before = (law > law[token_id]).sum() + (law[:token_id] == law[token_id]).sum()
+        is_top[place] = int(is_before) < k
+    return is_top
 
 
 class RelaxedWalk:
@@ -153,6 +175,11 @@ class RelaxedWalk:
         argmax_ids = self._argmax_ids[self._tree.parents[nodes] + 1]
         return _scores_of(self._table[:, nodes], argmax_ids, self.max_entropy)
 
+    def is_top(self, nodes: Int[np.ndarray, "m"], k: int) -> Bool[np.ndarray, "m"]:
+        """Which nodes carry one of the k most probable tokens of the law that judges them."""
+        distinct, rows = np.unique(self._tree.parents[nodes], return_inverse=True)
+        return are_top(self._rows(distinct), rows, self._tree.token_ids[nodes], k)
+
     def entropies(self, nodes: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         """Entropies in nats of the laws that nodes are judged by."""
         parents = self._tree.parents[nodes]
@@ -199,6 +226,7 @@ class RelaxedWalk:
                         is_match=is_match[asked],
                         path_lens=path_lens[asked],
                         num_relaxed=num_relaxed[asked],
+                        walk=self,
                     )
                 )
                 reasons[asked, depth] = np.where(scores.is_possible, words, "")
@@ -222,21 +250,14 @@ class RelaxedWalk:
 
 def _score_table(
     laws: Float[Tensor, "r v"], rows: Int[np.ndarray, "m"], token_ids: Int[np.ndarray, "m"]
-) -> Float[np.ndarray, "5 m"]:
+) -> Float[np.ndarray, "4 m"]:
     """The array fields of `TokenScores` but `argmax_ids`, as float64; one transfer."""
     log_probs = _log_softmax(laws)
-    # Compared as logits: different logits may have the same rounded probability.
-    ranks = [
-        (laws[row, :token_id] >= laws[row, token_id]).sum()
-        + (laws[row, token_id + 1 :] > laws[row, token_id]).sum()
-        for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True)
-    ]
     where, ids = (torch.from_numpy(index).to(laws.device) for index in (rows, token_ids))
     columns = (
         ids,
         log_probs[where, ids],
         laws.amax(dim=-1)[where].double() - laws[where, ids].double(),
-        torch.stack(ranks),
         _entropy(log_probs)[where],
     )
     return torch.stack([column.double() for column in columns]).cpu().numpy()
@@ -268,16 +289,15 @@ def _largest(laws: Float[Tensor, "r v"], k: int) -> Float[Tensor, "r k"]:
 
 
 def _scores_of(
-    table: Float[np.ndarray, "5 m"], argmax_ids: Int[np.ndarray, "m"], max_entropy: float
+    table: Float[np.ndarray, "4 m"], argmax_ids: Int[np.ndarray, "m"], max_entropy: float
 ) -> TokenScores:
     return TokenScores(
         token_ids=table[0].astype(np.int64),
         argmax_ids=argmax_ids,
         log_probs=table[1],
         regrets=table[2],
-        ranks=table[3].astype(np.int64),
         # Rounding leaves the interval: a uniform law could exceed log V.
-        entropies=table[4].clip(0.0, max_entropy),
+        entropies=table[3].clip(0.0, max_entropy),
         max_entropy=max_entropy,
     )
 

@@ -40,6 +40,7 @@ from primitives.structures.relaxed_walk import (
     Mismatches,
     RelaxedWalk,
     TokenScores,
+    are_top,
     score_tokens,
 )
 from primitives.types import DraftTree, Verdict
@@ -120,9 +121,12 @@ class SoftGated(Verifier):
         if not len(token_ids):
             return super().admit(last_logits, token_ids, eos_ids)
         ids = token_ids.cpu().numpy()
-        scores = score_tokens(last_logits[None], np.zeros_like(ids), ids)
-        is_kept = self._is_relaxable(scores, eos_ids) & (scores.ranks < self.k)
-        return torch.from_numpy(is_kept & scores.is_possible).to(token_ids.device)
+        law, rows = last_logits[None], np.zeros_like(ids)
+        scores = score_tokens(law, rows, ids)
+        is_kept = self._is_relaxable(scores, eos_ids) & scores.is_possible
+        if is_kept.any():
+            is_kept &= are_top(law, rows, ids, self.k)
+        return torch.from_numpy(is_kept).to(token_ids.device)
 
     def verify(
         self,
@@ -142,7 +146,9 @@ class SoftGated(Verifier):
         is_relaxable = self._is_relaxable(scores, eos_ids)
         if self.max_consecutive_relaxed is not None:
             is_relaxable &= mismatches.num_relaxed < self.max_consecutive_relaxed
-        words = np.where(scores.ranks < self.k, "topk", "")
+        if not is_relaxable.any():
+            return np.full(len(mismatches.nodes), "")
+        words = np.where(mismatches.is_top(self.k), "topk", "")
         if self.use_con and mismatches.depth > 0:
             is_con = self._density(mismatches) <= self.max_density + ROUNDING
             words = np.where((words == "") & is_con, "con", words)

@@ -19,6 +19,7 @@ from primitives.tree_builders.trie import Trie
 from primitives.types import Candidate, Context, DraftTree, StepOutcome, Verdict
 from primitives.verifiers.greedy import Greedy
 from primitives.verifiers.sampling import Sampling
+from primitives.verifiers.soft_gated import SoftGated
 
 
 @dataclass(kw_only=True)
@@ -177,6 +178,31 @@ class RotatesDraftProbs(Trie):
         return dataclasses.replace(tree, draft_probs=tree.draft_probs.roll(1, 0))
 
 
+class StaysAtNode0(Greedy):
+    def verify(
+        self,
+        tree: DraftTree,
+        last_logits: Tensor,
+        logits: Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
+    ) -> Verdict:
+        return Verdict(path=(0,), next_id=self.choose(logits[0], random), reasons=("pending",))
+
+
+class ReportsNoRegrets(SoftGated):
+    def verify(
+        self,
+        tree: DraftTree,
+        last_logits: Tensor,
+        logits: Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
+    ) -> Verdict:
+        verdict = super().verify(tree, last_logits, logits, random, eos_ids)
+        return dataclasses.replace(verdict, regrets=())
+
+
 class LastOfTies(Greedy):
     def verify(
         self,
@@ -311,6 +337,9 @@ FAULTY: tuple[tuple[type[Any], Check], ...] = (
     (ForgetsSources, tree_builder_checks.check_paths_are_prefixes_of_candidates),
     (RotatesDraftProbs, tree_builder_checks.check_draft_probs_follow_their_nodes),
     (LastOfTies, verifier_checks.check_equals_a_walk_along_the_argmax),
+    (LastOfTies, verifier_checks.check_next_token_is_the_argmax_behind_the_path),
+    (StaysAtNode0, verifier_checks.check_keeps_no_less_than_exact_match),
+    (ReportsNoRegrets, verifier_checks.check_regrets_are_what_the_argmax_would_have_gained),
     (SkipsTheBonus, verifier_checks.check_perfect_draft_is_kept_with_a_bonus),
     (DrawsWithoutSayingSo, verifier_checks.check_draws_only_if_it_says_so),
     (AdmitsAnything, verifier_checks.check_exact_rules_admit_no_alternative_to_pending),
