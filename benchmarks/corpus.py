@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.answers import AnswerFile
@@ -142,7 +142,7 @@ class Texts(Corpus):
 
     loader: TextFiles
     codec: TextCodec
-    faults: Faults = field(default_factory=Faults)
+    faults: Faults
 
     def documents(self) -> Iterator[Document]:
         """One per piece."""

@@ -14,9 +14,6 @@ from benchmarks.quality import repetition_index
 from benchmarks.records import Request, Steps
 from primitives.types import ROOT_REASON
 
-EXACT_REASONS = frozenset({ROOT_REASON, "em"})
-"""Why a node of a path is kept by a verifier that keeps nothing but exact matches."""
-
 
 def num_output_tokens(request: Request) -> int:
     """Output tokens of all turns, the prefills' included."""
@@ -66,35 +63,20 @@ def max_regret_bound(request: Request) -> float:
 
 def _count_steps(steps: Steps) -> dict[str, float]:
     """Sums over steps; `depth:d` counts kept nodes at depth d, `reason:r` accepted draft nodes."""
-    drafts = [
-        (num_drafted, tokens)
-        for num_drafted, tokens in zip(steps.num_draft_nodes, steps.candidate_tokens, strict=True)
-        if num_drafted
-    ]
     counts: dict[str, float] = {
         "draft_nodes": sum(steps.num_draft_nodes),
         "draft_steps": sum(num > 0 for num in steps.num_draft_nodes),
-        "candidate_tokens": sum(tokens for _, tokens in drafts),
-        "saved_tokens": sum(tokens - (num_drafted + 1) for num_drafted, tokens in drafts),
+        "candidate_tokens": sum(steps.candidate_tokens),
+        "saved_tokens": sum(steps.candidate_tokens) - sum(steps.candidate_nodes),
         "accepted": sum(steps.num_accepted),
-        "strict_tokens": 0,
+        "strict_tokens": sum(steps.num_strict),
         "regret": sum(x for regrets in steps.regrets for x in regrets),
         "gated": sum(x > 0 for bounds in steps.regret_bounds for x in bounds),
     }
-    for reasons, num_output in zip(steps.reasons, steps.num_output, strict=True):
-        counts["strict_tokens"] += min(_num_exact(reasons), num_output)
+    for reasons in steps.reasons:
         for depth, reason in enumerate(reasons):
             if depth > 0:
                 counts[f"depth:{depth}"] = counts.get(f"depth:{depth}", 0) + 1
             if reason != ROOT_REASON:
                 counts[f"reason:{reason}"] = counts.get(f"reason:{reason}", 0) + 1
     return counts
-
-
-def _num_exact(reasons: tuple[str, ...]) -> int:
-    """Tokens that an exact verifier would have taken from the kept path, at least one.
-
-    With nothing else it keeps node 0, and the choice at its end is one token.
-    """
-    inexact = (place for place, reason in enumerate(reasons) if reason not in EXACT_REASONS)
-    return max(1, next(inexact, len(reasons)))

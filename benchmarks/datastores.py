@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,9 +26,10 @@ from benchmarks.answers import AnswerCall, AnswerFile
 from benchmarks.contamination import ContaminationCheck
 from benchmarks.corpus import AnsweredPrompts, Corpus, Texts
 from benchmarks.datasets import DATASETS, DatasetLoader, Prompt, limit_prompts
+from benchmarks.datasets.reader import Faults
 from benchmarks.datasets.text import TextFiles
 from benchmarks.documents import Document
-from methods.build import build_vanilla
+from methods.build import MODEL_KINDS, build_vanilla
 from methods.cache import cache_root
 from methods.datastores.folder import FORMAT_VERSION, DatastoreError, Header
 from methods.datastores.hidden_states import build_hidden_store, open_hidden_store
@@ -43,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 MAX_UNASKED_PROMPTS = 500
 """A store of more prompts is built by its own command only: it may take hours."""
+_LEAK = "the very prompts that are measured: choose another dataset.split, datastore.split or store"
 STORED_ELSEWHERE = ("path", "batch_size")
 """Fields of the configuration that do not change what a store holds."""
 
@@ -187,12 +192,18 @@ def provide_datastore(
         DatasetError: If what it is made from cannot be read.
     """
     settings = datastore_config(config)
+    measured = (config["dataset"]["name"], config["dataset"].get("split"))
     if settings.path is not None:
         if is_asked:
             raise DatastoreError(
                 "datastore.path names a store to be searched: leave it out to build one"
             )
-        return open_store(Path(settings.path).expanduser(), settings.kind, model)
+        opened = open_store(Path(settings.path).expanduser(), settings.kind, model)
+        if any((s.get("dataset"), s.get("split")) == measured for s in opened.header.sources):
+            raise DatastoreError(f"{opened.path} was made from {_LEAK}")
+        return opened
+    if not is_asked and (config["dataset"]["name"], settings.split) == measured:
+        raise DatastoreError(f"the datastore would be made from {_LEAK}")
     recipe = _Recipe(settings, config, model, progress)
     path = cache_root() / "datastores" / recipe.name
     if not path.exists():
@@ -249,6 +260,7 @@ class _Recipe:
             "sources": self.sources,
             "test": [prompt.prompt_id for prompt in self.test_prompts],
             "tokenizer": facts["tokenizer_hash"],
+            "prompt": self.model.codec.encode([("user", "x")]),  # With its system prompt.
             "vocab_size": self.model.target.vocab_size,
             "model": self.model_identity,
         }
@@ -265,9 +277,9 @@ class _Recipe:
         is_needed = self.settings.kind == "hidden_states" or (is_own and not is_text)
         return model_identity(self.model.facts) if is_needed else {}
 
-    @property
+    @cached_property
     def test_prompts(self) -> tuple[Prompt, ...]:
-        """What must not be in the store."""
+        """What must not be in the store; none if the dataset has no such split."""
         has_test = "test" in self.loader.splits and self.settings.split != "test"
         return self.loader.load("test").prompts if has_test else ()
 
@@ -298,11 +310,7 @@ class _Recipe:
                 self.corpus.generate(
                     _answer_call(target), batch_size=settings.batch_size, progress=advance
                 )
-        check = ContaminationCheck(
-            prompts=self.test_prompts,
-            ngram=settings.overlap_ngram,
-            drops=settings.drop_overlapping,
-        )
+        check = self._check()
         facts: dict[str, Any] = {
             "vocab_size": target.vocab_size,
             "tokenizer_hash": self.model.facts["tokenizer_hash"],
@@ -325,21 +333,37 @@ class _Recipe:
             else:
                 build_hidden_store(
                     path,
-                    _with_keys(documents, target, settings.positions),
+                    self._with_keys(documents, facts["report"]),
                     dim=settings.dim,
                     index=settings.index,
                     rerank=settings.rerank,
                     expected_keys=tokens,
                     **facts,
                 )
-        logger.info(_overlap_line(check.report()))
+        logger.info(_overlap_line(facts["report"]["overlap"]))
+
+    def _check(self) -> ContaminationCheck | None:
+        """None if there is nothing to compare with."""
+        if self.test_prompts:
+            return ContaminationCheck(
+                prompts=self.test_prompts,
+                ngram=self.settings.overlap_ngram,
+                drops=self.settings.drop_overlapping,
+            )
+        if self.settings.drop_overlapping:
+            raise DatastoreError(
+                f"datastore.drop_overlapping=true needs test data, but dataset={self.loader.name} "
+                f"split={self.settings.split} has none to be compared with"
+            )
+        return None
 
     def _corpus(self) -> Corpus:
         settings, model = self.settings, self.model
         if isinstance(self.loader, TextFiles):
             if settings.source == "generated":
                 raise DatastoreError("dataset=text has no prompts: use datastore.source=reference")
-            return Texts(loader=self.loader, codec=model.codec)
+            faults = Faults(on_error=self.loader.on_error)
+            return Texts(loader=self.loader, codec=model.codec, faults=faults)
         dataset = limit_prompts(self.loader.load(settings.split), settings.limit)
         if settings.source == "reference":
             return AnsweredPrompts(dataset=dataset, codec=model.codec)
@@ -365,6 +389,25 @@ class _Recipe:
             first=self.loader.answers(self.model.name),
         )
 
+    def _with_keys(
+        self, documents: Iterable[Document], report: dict[str, Any]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Triples (stored ids, hidden states, where the continuation of each begins in the ids)."""
+        assert isinstance(self.settings, HiddenStatesConfig)
+        target, is_answer = self.model.target, self.settings.positions == "answer"
+        report["num_cut_tokens"] = 0
+        for document in documents:
+            for ids, num_known, num_prompt in _windows(document, target.max_context, report):
+                first = max(num_known - 1, num_prompt - 1 if is_answer else 0, 0)
+                if first > len(ids) - 2:
+                    continue  # No position has a continuation that is stored.
+                target.reset()
+                hidden = target.prefill(ids, reserve=0, prompt_hidden=True).prompt_hidden
+                assert hidden is not None
+                keys = hidden[first : len(ids) - 1].float().cpu().numpy()
+                stored = np.array(ids[num_known:], dtype=np.int64)
+                yield stored, keys, np.arange(first + 1, len(ids)) - num_known
+
     def _bytes(self) -> str:
         """About how large the store will be, in words."""
         settings, tokens = self.settings, self.corpus.estimated_tokens()
@@ -378,18 +421,43 @@ class _Recipe:
 def build_command(config: Mapping[str, Any]) -> str:
     """The command that builds the store of a configuration."""
     settings = datastore_config(config)
-    words = ["python scripts/build_datastore.py", f"datastore={settings.kind}"]
-    words += [f"model={config['model'].get('name') or config['model'].get('name_or_path')}"]
-    words += [f"dataset={config['dataset']['name']}"]
-    if config["dataset"].get("path"):
-        words.append(f"dataset.path={config['dataset']['path']}")
-    defaults = type(settings)()
-    words += [
-        f"{name}={value}"
-        for name, value in vars(settings).items()
-        if name not in STORED_ELSEWHERE and value != getattr(defaults, name)
-    ]
-    return " ".join(words)
+    model, dataset = dict(config["model"]), dict(config["dataset"])
+    choice = "hf" if model.pop("kind") == "huggingface" else "toy"
+    model.pop("node_budget", None)
+    loader = DATASETS.get(dataset.pop("name"))
+    dataset.pop("split", None)
+    words = [f"datastore={settings.kind}", f"model={choice}", f"dataset={loader.name}"]
+    groups: tuple[tuple[str, Any, Mapping[str, Any]], ...] = (
+        ("model.", MODEL_KINDS[config["model"]["kind"]], model),
+        ("dataset.", loader, dataset),
+        ("", type(settings), vars(settings)),
+    )
+    for group, cls, values in groups:
+        defaults = {field.name: field.default for field in fields(cls)}
+        words += [
+            # Keys that a file does not list can be added only.
+            f"{'+' if isinstance(value, Mapping) else ''}{group}{name}={_hydra_value(value)}"
+            for name, value in values.items()
+            if name not in STORED_ELSEWHERE or group == "dataset."
+            if value != defaults[name] and not (value == {} and defaults[name] is MISSING)
+        ]
+    return shlex.join(["python", "scripts/build_datastore.py", *words])
+
+
+def _hydra_value(value: Any) -> str:
+    """A value as Hydra's command line takes it."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_hydra_value(item)}" for key, item in value.items()) + "}"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if re.fullmatch(r"[A-Za-z_/.][\w/.@+-]*", value) and value.lower() not in (
+        "null",
+        "true",
+        "false",
+    ):
+        return value
+    quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{quoted}'"
 
 
 def _answer_call(target: TargetModel) -> AnswerCall:
@@ -412,34 +480,35 @@ def _answer_call(target: TargetModel) -> AnswerCall:
 
 
 def _watched(
-    check: ContaminationCheck,
+    check: ContaminationCheck | None,
     documents: Iterable[Document],
     report: dict[str, Any],
     advance: Callable[[int], None],
 ) -> Iterator[Document]:
     """The documents that are kept; what was found is in `report` when the last one is taken."""
-    for document in check.filter(documents):
+    for document in documents if check is None else check.filter(documents):
         yield document
         advance(len(document.stored_ids))
-    report["overlap"] = check.report()
+    report["overlap"] = None if check is None else check.report()
 
 
-def _with_keys(
-    documents: Iterable[Document], target: TargetModel, positions: str
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Triples (stored ids, hidden states, where the continuation of each begins in the ids)."""
-    for document in documents:
-        ids = document.token_ids[: target.max_context]
-        stored = np.array(ids[document.num_known :], dtype=np.int64)
-        is_answer = positions == "answer"
-        first = max(document.num_known - 1, document.num_prompt - 1 if is_answer else 0, 0)
-        if len(ids) < 2 or first > len(ids) - 2:
-            continue
-        target.reset()
-        hidden = target.prefill(ids, reserve=0, prompt_hidden=True).prompt_hidden
-        assert hidden is not None
-        keys = hidden[first : len(ids) - 1].float().cpu().numpy()
-        yield stored, keys, np.arange(first + 1, len(ids)) - document.num_known
+def _windows(
+    document: Document, max_len: int | None, report: dict[str, Any]
+) -> Iterator[tuple[tuple[int, ...], int, int]]:
+    """Pieces (ids, known, prompt) that the target model can read.
+
+    A text is cut into windows, and nothing is lost; a conversation beyond the context loses its
+    end, which is counted in the report.
+    """
+    ids = document.token_ids
+    if max_len is None or len(ids) <= max_len:
+        yield ids, document.num_known, document.num_prompt
+    elif document.num_prompt == 0:
+        for start in range(0, len(ids), max_len):
+            yield ids[start : start + max_len], 0, 0
+    else:
+        report["num_cut_tokens"] += len(ids) - max_len
+        yield ids[:max_len], document.num_known, document.num_prompt
 
 
 @contextmanager
@@ -455,9 +524,11 @@ def _progress(what: str, total: int, is_shown: bool) -> Iterator[Callable[[int],
         yield lambda count: bar.advance(task, count)
 
 
-def _overlap_line(report: Mapping[str, Any]) -> str:
+def _overlap_line(report: Mapping[str, Any] | None) -> str:
+    if report is None:
+        return "the documents were not compared with any test data: this dataset has none"
     line = (
         f"{report['num_overlapping']} of {report['num_documents']} documents share "
-        f"{report['ngram_words']} words in a row with the test split"
+        f"{report['ngram_words']} words in a row, or a short question, with the test split"
     )
     return f"{line}; they were left out" if report["num_dropped"] else line

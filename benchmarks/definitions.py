@@ -55,8 +55,8 @@ DEFINITIONS: dict[str, Definition] = {
     ),
     "strict_tau": Definition(
         "tokens/step",
-        "tau_strict.micro.leading_exact_matches.eos_clipped.no_prefill",
-        "As tau, counting of each kept path only the exact matches before the first other node.",
+        "tau_strict.micro.exact_match_on_the_same_tree.eos_clipped.no_prefill",
+        "As tau, counting in each step what exact match would have kept of the same draft tree.",
     ),
     "draft_coverage": Definition(
         "share", "draft_coverage.micro.share_of_steps", "Share of steps with a draft node."
@@ -74,9 +74,9 @@ DEFINITIONS: dict[str, Definition] = {
     ),
     "compression": Definition(
         "share",
-        "compression.one_minus_nodes_per_candidate_token",
-        "1 - tree nodes (node 0 and the node budget's cut included) over the tokens of all "
-        "candidates, over steps with a draft.",
+        "compression.one_minus_prefix_tree_nodes_per_candidate_token",
+        "1 - nodes of the candidates' prefix tree, before the node budget cuts it, over their "
+        "tokens, both summed over all steps.",
     ),
     "regret": Definition(
         "nats/token",
@@ -87,13 +87,15 @@ DEFINITIONS: dict[str, Definition] = {
     "regret_bound": Definition(
         "nats/token",
         "regret_bound.share_of_gated_tokens_times_largest_gap",
-        "Share of kept nodes where the rule is open x the largest log p(1st) - log p(k-th) among "
-        "them (SENSE, appendix D); bounds the regret where only top-k tokens pass.",
+        "Kept nodes where the rule is open, per output token of all steps, x the largest "
+        "log p(1st) - log p(k-th) among them (SENSE, appendix D). It bounds the regret if only "
+        "top-k tokens pass, that is without con.",
     ),
     "rouge_l": Definition(
         "F1",
         "rouge_l.against_vanilla.words.mean_per_prompt",
-        "ROUGE-L F1 of the method's answers against vanilla's, mean over turns and prompts.",
+        "ROUGE-L F1 of the words of the method's answers against vanilla's, mean over turns and "
+        "prompts.",
     ),
     "repetition": _REPETITION,
     "vanilla_repetition": _REPETITION,

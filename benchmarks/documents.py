@@ -1,7 +1,8 @@
 """Conversations and texts -> documents of token ids, for datastores.
 
 One answer is one document: the prompt as the target model sees it, and the answer behind it. A
-later turn's prompt repeats the earlier turns; what an earlier document holds is not stored again.
+later turn's prompt repeats the earlier turns; what it has in common with the document before is not
+stored again.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ class Document:
         token_ids: All ids that the target model would see.
         num_known: Leading ids that an earlier document of the same conversation holds.
         num_prompt: Leading ids before the answer; 0 if all is answer, as in a plain text.
-        text: What is compared with test data: prompt and answer without template.
+        texts: What is compared with test data: all turns and answers so far, without template.
     """
 
     name: str
     token_ids: tuple[int, ...]
     num_known: int = 0
     num_prompt: int = 0
-    text: str = ""
+    texts: tuple[str, ...] = ()
 
     @property
     def stored_ids(self) -> tuple[int, ...]:
@@ -66,14 +67,15 @@ def documents_of(prompt: Prompt, answers: Answers, codec: TextCodec) -> Iterator
     for number, answer in enumerate(answers):
         if answer is None:
             return  # Later turns would follow an answer that nobody gave.
-        prompt_ids = codec.encode(conversation(prompt, answers, codec, up_to=number))
+        messages = conversation(prompt, answers, codec, up_to=number)
+        prompt_ids = codec.encode(messages)
         token_ids = (*prompt_ids, *answer)
         yield Document(
             name=f"{prompt.prompt_id}/{number + 1}",
             token_ids=token_ids,
             num_known=_shared_prefix(earlier, token_ids),
             num_prompt=len(prompt_ids),
-            text=f"{prompt.turns[number]}\n{codec.decode(answer)}",
+            texts=(*(text for _, text in messages), codec.decode(answer)),
         )
         earlier = token_ids
 
@@ -82,7 +84,7 @@ def text_documents(pieces: Iterable[tuple[object, str]], codec: TextCodec) -> It
     """One document per piece of text."""
     for number, (name, text) in enumerate(pieces):
         ids = tuple(codec.encode_text(text))
-        yield Document(name=f"{name}/{number}", token_ids=ids, text=text)
+        yield Document(name=f"{name}/{number}", token_ids=ids, texts=(text,))
 
 
 def _shared_prefix(first: Sequence[int], second: Sequence[int]) -> int:

@@ -24,8 +24,8 @@ RequestKey = tuple[str, int, Arm]
 """Prompt id, repeat and arm: no run has two rows with the same one."""
 
 _COUNTS = (
-    "num_draft_nodes", "num_accepted", "num_output", "match_len", "draft_depth",
-    "candidate_tokens", "step_ns",
+    "num_draft_nodes", "num_accepted", "num_output", "num_strict", "match_len", "draft_depth",
+    "candidate_tokens", "candidate_nodes", "step_ns",
 )  # fmt: skip
 _WORDS = ("reasons", "sources")
 _NUMBERS = ("regrets", "regret_bounds")
@@ -41,9 +41,11 @@ class Steps:
         num_draft_nodes: Per step.
         num_accepted: Per step.
         num_output: Per step, in tokens.
+        num_strict: Per step, in tokens.
         match_len: Per step, in tokens.
         draft_depth: Per step.
         candidate_tokens: Per step, in tokens.
+        candidate_nodes: Per step.
         step_ns: Wall time of each step.
         reasons: Per step the reason of each committed node.
         sources: Per step the source of each committed node.
@@ -54,9 +56,11 @@ class Steps:
     num_draft_nodes: tuple[int, ...] = ()
     num_accepted: tuple[int, ...] = ()
     num_output: tuple[int, ...] = ()
+    num_strict: tuple[int, ...] = ()
     match_len: tuple[int, ...] = ()
     draft_depth: tuple[int, ...] = ()
     candidate_tokens: tuple[int, ...] = ()
+    candidate_nodes: tuple[int, ...] = ()
     step_ns: tuple[int, ...] = ()
     reasons: tuple[tuple[str, ...], ...] = ()
     sources: tuple[tuple[str, ...], ...] = ()

@@ -218,13 +218,15 @@ def _notes(summary: Summary) -> list[str]:
 
 def _datastore_note(facts: Mapping[str, Any]) -> str:
     """What was searched, and whether it holds test data."""
-    overlap = facts["report"].get("overlap", {})
-    found = overlap.get("num_overlapping", 0) - overlap.get("num_dropped", 0)
+    overlap = facts["report"].get("overlap")
+    found = overlap["num_overlapping"] - overlap["num_dropped"] if overlap else 0
     kind = facts["kind"].removesuffix("s").replace("_", "-")
     note = (
         f"{kind} store: {facts['num_tokens']:,} tokens in {facts['num_documents']:,} documents, "
         f"{facts['num_bytes'] / 1e6:,.2f} MB"
     )
+    if not overlap:
+        return f"{note}; not compared with test data"
     return f"{note}; {found} of them overlap with test data" if found else note
 
 

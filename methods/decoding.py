@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -99,11 +99,13 @@ class StepRecord:
         num_draft_nodes: Tree nodes besides node 0.
         num_accepted: Draft nodes that were kept and are part of the output.
         num_output: Output tokens that the step newly determined, after clipping.
+        num_strict: Those that exact match would have determined with the same tree.
         reasons: Why each committed node was kept.
         sources: Where each committed node came from; "" for node 0.
         match_len: Longest `match_len` among the draft nodes, in tokens.
         draft_depth: Depth of the deepest draft node.
         candidate_tokens: Tokens of all candidates that the tree was built from.
+        candidate_nodes: Nodes of their whole prefix tree, before the node budget cut it.
         regrets: As in `Verdict`, of the committed nodes.
         regret_bounds: As in `Verdict`, of the committed nodes.
     """
@@ -111,11 +113,13 @@ class StepRecord:
     num_draft_nodes: int
     num_accepted: int
     num_output: int
+    num_strict: int
     reasons: tuple[str, ...]
     sources: tuple[str, ...]
     match_len: int
     draft_depth: int
     candidate_tokens: int
+    candidate_nodes: int
     regrets: tuple[float, ...]
     regret_bounds: tuple[float, ...]
 
@@ -254,7 +258,7 @@ class _Loop:
             if candidates
             else DraftTree.root_only(self.pending_id)
         )
-        self.candidate_tokens = sum(len(candidate.token_ids) for candidate in candidates)
+        self.candidates = candidates
         self.probe.end_phase("build")
         return tree
 
@@ -304,11 +308,13 @@ class _Loop:
                 num_draft_nodes=tree.num_draft_nodes,
                 num_accepted=len(draft_nodes),
                 num_output=len(kept) - 1,
+                num_strict=min(verdict.num_exact or len(path), len(kept) - 1),
                 reasons=verdict.reasons[: len(path)],
                 sources=tuple(tree.sources[node] for node in path),
                 match_len=max(tree.match_lens),
                 draft_depth=int(tree.depths.max()),
-                candidate_tokens=self.candidate_tokens,
+                candidate_tokens=sum(len(c.token_ids) for c in self.candidates),
+                candidate_nodes=_num_prefixes(self.candidates),
                 regrets=verdict.regrets[: len(path)],
                 regret_bounds=verdict.regret_bounds[: len(path)],
             )
@@ -349,11 +355,26 @@ class _Loop:
             ids_with_pending=ids,
             num_prompt_tokens=self.num_prompt_tokens,
             vocab_size=self.target.vocab_size,
+            eos_ids=self.stop.eos_ids,
             last_logits=self.last_logits if "last_logits" in self.needs else None,
             last_hidden=self.last_hidden if "hidden" in self.needs else None,
             prompt_hidden=prefill.prompt_hidden if prefill else None,
             prompt_top_ids=prefill.prompt_top_ids if prefill else None,
         )
+
+
+def _num_prefixes(candidates: Sequence[Candidate]) -> int:
+    """Distinct prefixes: nodes of the prefix tree of all candidates."""
+    root: dict[int, Any] = {}
+    num = 0
+    for candidate in candidates:
+        node = root
+        for token_id in candidate.token_ids:
+            if token_id not in node:
+                node[token_id] = {}
+                num += 1
+            node = node[token_id]
+    return num
 
 
 def _usable_part(

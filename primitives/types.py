@@ -55,6 +55,7 @@ class Context:
         vocab_size: Ids in [0, vocab_size) may be proposed.
         last_logits: Logits at the last committed position after the sampling law (excluded tokens
             are -inf), if the retriever needs `last_logits`.
+        eos_ids: Ids that end a generation: what stands behind one in a candidate is not used.
         last_hidden: Input of the LM head there, if it needs `hidden`.
         prompt_hidden: Inputs of the LM head at all prompt positions, if it needs `prompt_hidden`;
             present in `begin` only.
@@ -65,6 +66,7 @@ class Context:
     ids_with_pending: Int[np.ndarray, "s_plus_1"]
     num_prompt_tokens: int
     vocab_size: int
+    eos_ids: frozenset[int] = frozenset()
     last_logits: Float[Tensor, "v"] | None = None
     last_hidden: Float[Tensor, "d"] | None = None
     prompt_hidden: Float[Tensor, "s d"] | None = None
@@ -74,6 +76,13 @@ class Context:
     def token_ids(self) -> Int[np.ndarray, "s"]:
         """The committed ids."""
         return self.ids_with_pending[:-1]
+
+    def until_eos(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """The ids up to the first EOS, included: what of a continuation can be output."""
+        for place, token_id in enumerate(token_ids):
+            if token_id in self.eos_ids:
+                return token_ids[: place + 1]
+        return token_ids
 
     @property
     def pending_id(self) -> int:
@@ -278,6 +287,8 @@ class Verdict:
             at its parent; 0 for exact matches. Empty if all are 0.
         regret_bounds: Per node of the path, the most regret that the rule allows there, in nats;
             0 where only exact matches pass. Empty if the rule has no bound.
+        num_exact: Nodes that exact match would have kept of this tree, node 0 included; None if it
+            is the path itself.
     """
 
     path: tuple[int, ...]
@@ -285,6 +296,7 @@ class Verdict:
     reasons: tuple[str, ...]
     regrets: tuple[float, ...] = ()
     regret_bounds: tuple[float, ...] = ()
+    num_exact: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -65,7 +65,8 @@ class HiddenState(Retriever):
         counts: dict[tuple[int, ...], int] = {}
         best: list[tuple[tuple[int, ...], float, int]] = []
         for position, cosine in zip(positions.tolist(), cosines.tolist(), strict=True):
-            token_ids = self._store.continuation(position, 1 + self.num_tokens)
+            continuation = self._store.continuation(position, 1 + self.num_tokens)
+            token_ids = context.until_eos(continuation)
             if len(token_ids) < 2 or token_ids[0] != context.pending_id:
                 continue
             if token_ids not in counts:

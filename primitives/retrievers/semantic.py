@@ -10,16 +10,18 @@ its text leaves open is reconstructed.
 Cost: one search of the datastore, one product with the keys of the text (O(s * p)) and
 O(num_neighbors * num_tokens) per propose; one projection per observe.
 Deviations: the in-context store starts anew with each prompt. Without a corpus there is no fitted
-projection, and the raw states are its keys. The lexical fallback, where switched on, steps in when
-no semantic candidate starts with pending: with an unfiltered search there nearly always is some
-candidate, and exact verifiers admit no other.
+projection, and the raw states are its keys. The source falls back to lexical retrieval where there
+is no semantic candidate; here that is off by default, so that it does not blur an ablation. Where
+switched on, it steps in when no semantic candidate starts with pending: with an unfiltered search
+there nearly always is some candidate, and exact verifiers admit no other. Weights and numbers of
+neighbours, candidates and tokens are ours: the source does not state them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -141,10 +143,9 @@ class Semantic(Retriever):
         assert context.last_hidden is not None
         pending_id = context.pending_id
         query = self._project(context.last_hidden)
-        hits = [*self._dynamic_hits(query, context), *self._static_hits(query)]
-        hits = [hit for hit in hits if hit.token_ids != (pending_id,)]  # It drafts nothing.
+        hits = _usable([*self._dynamic_hits(query, context), *self._static_hits(query)], context)
         if self.fallback == "prompt_lookup" and all(h.token_ids[0] != pending_id for h in hits):
-            hits += self._lexical_hits(context)
+            hits += _usable(self._lexical_hits(context), context)
         ranked = rank_candidates(self._candidates(hits, pending_id))
         if self.drop_prefixes:
             ranked = _without_prefixes(ranked)
@@ -207,6 +208,12 @@ class Semantic(Retriever):
             )
             for hit in best.values()
         ]
+
+
+def _usable(hits: Iterable[_Hit], context: Context) -> list[_Hit]:
+    """Hits cut behind their first EOS; pending alone drafts nothing."""
+    cut = [hit._replace(token_ids=context.until_eos(hit.token_ids)) for hit in hits]
+    return [hit for hit in cut if hit.token_ids != (context.pending_id,)]
 
 
 def _without_prefixes(ranked: list[Candidate]) -> list[Candidate]:

@@ -161,6 +161,7 @@ class RelaxedWalk:
             next_id=int(self._argmax_ids[path[-1] + 1]),
             reasons=tuple(words),
             regrets=tuple(regrets.tolist()) if regrets.any() else (),
+            num_exact=self._num_exact(),
         )
 
     def scores(self, nodes: Int[np.ndarray, "m"]) -> TokenScores:
@@ -234,6 +235,11 @@ class RelaxedWalk:
             num_relaxed = np.where(is_match[:, depth], 0, num_relaxed + 1)
         reasons[self._paths == 0] = ROOT_REASON
         return reasons
+
+    def _num_exact(self) -> int:
+        """The longest run of exact matches that starts at node 0."""
+        is_exact = (self._paths >= 0) & self._is_match[self._paths]
+        return int(np.logical_and.accumulate(is_exact, axis=1).sum(axis=1).max())
 
     def _best_path(self, reasons: np.ndarray) -> int:
         """Longest; then most exact matches, then the largest sum of log p, then the first."""

@@ -11,7 +11,8 @@ Source: AASD (Wang et al. 2025, arXiv 2505.13204), conditional verification.
 Cost: one argmax over [n, v], one softmax per kept parent of a mismatch.
 Deviations: the published alpha and beta are known to us at second hand only (0.1 each, which keeps
 any token where H exceeds 1 nat); the default beta is larger. Tokens that tie with the argmax pass
-by the first argument only. `strict_siblings` and the rules for EOS are ours. There is no bound of
+by the first argument only. Decoding is greedy: what follows the path is the argmax, never a sample.
+`strict_siblings` and the rules for EOS are ours. There is no bound of
 regret, for the threshold may be negative.
 """
 

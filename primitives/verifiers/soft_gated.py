@@ -10,7 +10,8 @@ A node is kept if all of its ancestors are and
     con   few mismatches around it: their share in a window of the path is at most `max_density`
 
 A higher entropy opens the gate: uncertainty behind a relaxed token makes the next relaxed token
-more likely, not less. `max_consecutive_relaxed` ends such runs. No `gamma` below 1 is exact.
+more likely, not less. `max_consecutive_relaxed` ends such runs. Exact are `gamma >= 1`, and `k = 1`
+without con; no other `gamma` is.
 
 Source: SENSE, "Soft-gated Evaluation", equations 15 (topk), 16 (con) and 17 (gate); gamma and k
 are the published defaults.

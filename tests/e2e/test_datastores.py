@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,9 +18,11 @@ from typing import Any
 import pytest
 
 from benchmarks.cli import build_spec, measure
-from benchmarks.datastores import CONFIGS, build_command
+from benchmarks.datastores import CONFIGS, _hydra_value, _windows, build_command
+from benchmarks.documents import Document
 from configs import composed
 from methods.build import ConfigError
+from methods.targets.toy import ToyCodec
 from primitives.registry import RETRIEVERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +120,57 @@ def test_what_cannot_work_is_said_before_anything_is_decoded(tmp_path, overrides
     assert not list((tmp_path / "results").rglob("requests.jsonl"))
 
 
+def test_a_store_of_the_prompts_that_are_measured_is_refused(tmp_path, cache, script):
+    outcome = measure(toy(tmp_path, "method=rest", "dataset.split=train"))
+    assert outcome.code == 2
+    assert "would be made from the very prompts that are measured" in outcome.message
+    code, _, stderr = script("datastore=tokens", "model=toy", "split=test", "limit=6")
+    assert code == 0
+    assert "not compared with any test data" in stderr
+    outcome = measure(toy(tmp_path, "method=rest", f"datastore.path={stores(cache)[0]}"))
+    assert outcome.code == 2
+    assert "was made from the very prompts that are measured" in outcome.message
+
+
+def test_dropping_overlaps_needs_something_to_compare_with(script):
+    code, _, stderr = script("datastore=tokens", "model=toy", "split=test", "drop_overlapping=true")
+    assert code == 2
+    assert "drop_overlapping=true needs test data" in stderr
+
+
+def test_another_system_prompt_is_another_store(tmp_path, cache, monkeypatch):
+    build_spec(toy(tmp_path, "method=rest"))
+    encode = ToyCodec.encode
+    monkeypatch.setattr(ToyCodec, "encode", lambda self, messages: [3, *encode(self, messages)])
+    build_spec(toy(tmp_path, "method=rest"))
+    assert len(stores(cache)) == 2
+
+
+def test_texts_beyond_the_context_are_cut_into_windows_and_conversations_counted():
+    report = {"num_cut_tokens": 0}
+    text = Document(name="t", token_ids=tuple(range(10)))
+    assert [ids for ids, _, _ in _windows(text, 4, report)] == [
+        (0, 1, 2, 3), (4, 5, 6, 7), (8, 9),
+    ]  # fmt: skip
+    talk = Document(name="c", token_ids=tuple(range(10)), num_known=2, num_prompt=3)
+    assert list(_windows(talk, 4, report)) == [((0, 1, 2, 3), 2, 3)]
+    assert list(_windows(talk, None, report)) == [(tuple(range(10)), 2, 3)]
+    assert report["num_cut_tokens"] == 6
+
+
+def test_values_in_the_build_command_survive_hydra_and_the_shell(tmp_path):
+    path = tmp_path / "a folder" / "it's"
+    config = composed(
+        "datastore=tokens", "model=hf", "model.name_or_path=OWNER/NAME", "dataset=text",
+        f"dataset.path={_hydra_value(str(path))}", "dataset.pattern='*.py'",
+        "+model.chat_template_kwargs={enable_thinking: false}",
+    )  # fmt: skip
+    words = shlex.split(build_command(config))[2:]
+    again = composed(*words)
+    for group in ("model", "dataset"):
+        assert again[group] == config[group]
+
+
 def test_a_store_of_another_vocabulary_is_refused(tmp_path, cache):
     build_spec(toy(tmp_path, "method=rest"))
     overrides = ["method=rest", "model.vocab_size=64", f"datastore.path={stores(cache)[0]}"]
@@ -152,7 +206,7 @@ def test_the_build_command_in_messages_gives_the_same_store(tmp_path, cache, scr
     config = toy(tmp_path, "method=sense", "datastore.limit=6")
     build_spec(config)
     (path,) = stores(cache)
-    command = build_command(config).split()
+    command = shlex.split(build_command(config))
     shutil.rmtree(cache)
     code, stdout, _ = script(*command[2:])
     assert code == 0

@@ -79,7 +79,7 @@ def test_lossless_methods_repeat_vanillas_ids(name: str) -> None:
         assert generation.output_ids == vanilla_ids(number)
         num_tokens += len(generation.output_ids) - 1
         num_steps += len(generation.steps)
-    assert num_tokens > 1.1 * num_steps  # Drafts are accepted, not just harmless.
+    assert num_tokens > 1.05 * num_steps  # Drafts are accepted, not just harmless.
 
 
 def test_sense_with_a_closed_gate_is_greedy() -> None:

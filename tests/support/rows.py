@@ -34,9 +34,14 @@ def make_turn(steps, *, wall_ns, prefill_ns=0, ids=None, text="", **phase_ns):
             num_draft_nodes=tuple(num for num, _ in steps),
             num_accepted=tuple(sum(r != "pending" for r in reasons) for _, reasons in steps),
             num_output=tuple(outputs),
+            num_strict=tuple(
+                min(_num_exact(reasons), output)
+                for (_, reasons), output in zip(steps, outputs, strict=True)
+            ),
             match_len=zeros,
             draft_depth=zeros,
             candidate_tokens=tuple(2 * num for num, _ in steps),
+            candidate_nodes=tuple(num for num, _ in steps),
             step_ns=zeros,
             reasons=tuple(reasons for _, reasons in steps),
             sources=tuple(("",) * len(reasons) for _, reasons in steps),
@@ -44,6 +49,12 @@ def make_turn(steps, *, wall_ns, prefill_ns=0, ids=None, text="", **phase_ns):
             regret_bounds=tuple(bounds for _, bounds in numbers),
         ),
     )
+
+
+def _num_exact(reasons):
+    """As if nothing but the kept path was in the tree."""
+    exact = [reason in ("pending", "em") for reason in reasons]
+    return max(1, [*exact, False].index(False))
 
 
 def path(*reasons):

@@ -13,6 +13,7 @@ from benchmarks.datasets import Dataset, DatasetError, Prompt
 from benchmarks.datasets.reader import Faults
 from benchmarks.datasets.text import TextFiles
 from benchmarks.documents import Document, documents_of, reference_answers
+from benchmarks.quality import words_of
 from methods.datastores.folder import DatastoreError
 from methods.targets.toy import ToyCodec
 
@@ -38,7 +39,7 @@ def test_a_document_is_prompt_answer_and_eos():
     assert document.token_ids == (*words("how are you very well"), 0)
     assert (document.num_known, document.num_prompt) == (0, 3)
     assert document.stored_ids == document.token_ids
-    assert document.text.startswith("how are you\n")
+    assert document.texts[0] == "how are you"
 
 
 def test_a_later_turn_stores_only_what_is_new():
@@ -167,7 +168,7 @@ TEST_TEXT = "one two three four five six"
 
 def overlap(text: str, **options) -> tuple[list[str], dict]:
     check = ContaminationCheck(prompts=(prompt(TEST_TEXT, references=("r",)),), ngram=3, **options)
-    documents = [Document(name="d", token_ids=(1,), text=text)]
+    documents = [Document(name="d", token_ids=(1,), texts=(text,))]
     return [document.name for document in check.filter(documents)], check.report()
 
 
@@ -178,6 +179,27 @@ def test_overlap_is_counted_in_words_whatever_their_case_and_punctuation():
     assert report["num_dropped"] == 0
     assert report["share_of_test_ngrams"] == pytest.approx(1 / 4)
     assert report["overlapping"] == ["d"]
+
+
+def test_a_short_question_overlaps_if_it_is_the_same():
+    check = ContaminationCheck(prompts=(prompt("Why, oh why?"),), ngram=13)
+    documents = [
+        Document(name=str(number), token_ids=(1,), texts=texts)
+        for number, texts in enumerate([("why oh WHY", "because"), ("why oh why not",), ("why",)])
+    ]
+    assert [document.name for document in check.filter(documents)] == ["0", "1", "2"]
+    assert check.report()["overlapping"] == ["0"]
+
+
+def test_characters_of_languages_without_spaces_are_words():
+    assert words_of("Das ist 東京都 です。") == ["das", "ist", "東", "京", "都", "で", "す"]
+
+
+def test_later_turns_are_compared_with_all_that_they_repeat():
+    two = prompt(TEST_TEXT, "and then", references=("a b", "c d"))
+    check = ContaminationCheck(prompts=(prompt(TEST_TEXT),), ngram=3, drops=True)
+    documents = documents_of(two, reference_answers(two, CODEC), CODEC)
+    assert list(check.filter(documents)) == []
 
 
 def test_two_shared_words_are_no_overlap_of_three():
@@ -203,7 +225,8 @@ def test_texts_are_cut_at_line_ends_and_lose_nothing(tmp_path):
 
 def test_each_piece_is_a_document(tmp_path):
     (tmp_path / "a.txt").write_text("a b\nc d\n")
-    corpus = Texts(loader=TextFiles(path=str(tmp_path), max_chars=4), codec=CODEC)
+    loader = TextFiles(path=str(tmp_path), max_chars=4)
+    corpus = Texts(loader=loader, codec=CODEC, faults=Faults())
     assert [document.token_ids for document in corpus.documents()] == [words("a b"), words("c d")]
     assert [source["file"] for source in corpus.sources()] == ["a.txt"]
 

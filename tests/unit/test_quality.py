@@ -16,6 +16,10 @@ def test_rouge_l_is_f1_of_the_longest_common_subsequence():
     assert rouge_l("a b c d", "a d") == pytest.approx(2 * 1 * 0.5 / 1.5)
     assert rouge_l("", "") == 1.0
     assert rouge_l("", "word") == 0.0
+    assert rouge_l("!", "?") == 1.0
+    assert rouge_l("Привет, мир", "привет мир!") == 1.0
+    # Two of three characters: 東 京 都 / 東 京 市.
+    assert rouge_l("東京都", "東京市") == pytest.approx(2 / 3)
 
 
 def test_repetition_index_counts_4grams_that_came_before():
@@ -44,8 +48,8 @@ def test_regret_bound_similarity_and_compression():
     # Two of five tokens were gated, the largest gap is 0.9.
     assert metrics["regret_bound"]["value"] == pytest.approx(2 / 5 * 0.9)
     assert metrics["rouge_l"]["value"] == pytest.approx(2 / 3)
-    # 6 + 4 candidate tokens became 4 + 3 nodes.
-    assert metrics["compression"]["value"] == pytest.approx(1 - 7 / 10)
+    # 6 + 4 candidate tokens share 3 + 2 nodes.
+    assert metrics["compression"]["value"] == pytest.approx(1 - 5 / 10)
     # Strictly, the first step would have given one token, the second both.
     assert metrics["strict_tau"]["value"] == pytest.approx((1 + 2) / 2)
 

@@ -17,11 +17,14 @@ STEPS = Steps.from_records(
         StepRecord(
             num_draft_nodes=4, num_accepted=2, num_output=3, reasons=("pending", "em", "em"),
             sources=("", "a", "a"), match_len=2, draft_depth=3, candidate_tokens=9,
+            candidate_nodes=7, num_strict=1,
             regrets=(0.0, 0.25, 0.0), regret_bounds=(0.0, 0.5, 0.0),
         ),
         StepRecord(
             num_draft_nodes=0, num_accepted=0, num_output=1, reasons=("pending",),
-            sources=("",), match_len=0, draft_depth=0, candidate_tokens=0, regrets=(),
+            sources=("",), match_len=0, draft_depth=0, candidate_tokens=0,
+            candidate_nodes=0, regrets=(),
+            num_strict=1,
             regret_bounds=(),
         ),
     ],
@@ -49,7 +52,7 @@ def test_steps_are_columns():
     assert len(STEPS) == 2
     assert STEPS.num_output == (3, 1)
     assert STEPS.step_ns == (100, 50)
-    with pytest.raises(ValueError, match=r"match_len must have one entry per step \(1\), got 0"):
+    with pytest.raises(ValueError, match=r"num_strict must have one entry per step \(1\), got 0"):
         Steps(num_output=(1,), num_draft_nodes=(0,), num_accepted=(0,))
 
 
