@@ -141,6 +141,14 @@ def check_regret_bounds_cover_the_path(cls: type[Verifier]) -> None:
 
 
 @only_if(lambda cls: not cls.samples)
+def check_num_exact_is_what_exact_match_would_keep(cls: type[Verifier]) -> None:
+    for scored in _bank():
+        verdict = _verify(cls, scored.tree, scored.last_logits, scored.logits)
+        exact, _ = _argmax_walk(scored.tree, scored.logits)
+        assert (verdict.num_exact or len(verdict.path)) == len(exact)
+
+
+@only_if(lambda cls: not cls.samples)
 def check_keeps_no_less_than_exact_match(cls: type[Verifier]) -> None:
     """A rule may add to exact match; where it takes something away, drafts are wasted."""
     for scored in _bank_with_ties():
