@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from benchmarks.datasets import DATASETS, Dataset, limit_prompts
-from benchmarks.datastores import datastore_config, provide_datastore
+from benchmarks.datastore_config import datastore_config
+from benchmarks.datastores import provide_datastore
 from benchmarks.files import RunFolderError, explain_os_errors
 from benchmarks.run_spec import RunSpec
 from benchmarks.runner import run

@@ -9,14 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -28,8 +26,15 @@ from benchmarks.corpus import AnsweredPrompts, Corpus, Texts
 from benchmarks.datasets import DATASETS, DatasetLoader, Prompt, limit_prompts
 from benchmarks.datasets.reader import Faults
 from benchmarks.datasets.text import TextFiles
+from benchmarks.datastore_config import (
+    STORED_ELSEWHERE,
+    HiddenStatesConfig,
+    TokensConfig,
+    build_command,
+    datastore_config,
+)
 from benchmarks.documents import Document
-from methods.build import MODEL_KINDS, build_vanilla
+from methods.build import build_vanilla
 from methods.cache import cache_root
 from methods.datastores.folder import FORMAT_VERSION, DatastoreError, Header
 from methods.datastores.hidden_states import build_hidden_store, open_hidden_store
@@ -39,7 +44,6 @@ from methods.sampling import SamplingLaw
 from methods.targets.base import TargetModel
 from methods.targets.facts import model_identity
 from methods.targets.loading import LoadedModel
-from primitives.fields import typed_fields
 from primitives.interfaces import DatastoreKind
 from primitives.random_source import TorchRandom
 
@@ -48,89 +52,6 @@ logger = logging.getLogger(__name__)
 MAX_UNASKED_PROMPTS = 500
 """A store of more prompts is built by its own command only: it may take hours."""
 _LEAK = "the very prompts that are measured: choose another dataset.split, datastore.split or store"
-STORED_ELSEWHERE = ("path", "batch_size")
-"""Fields of the configuration that do not change what a store holds."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatastoreConfig:
-    """What every datastore is made from.
-
-    Attributes:
-        path: An existing store; None for one in the cache, built on first use.
-        split: Which part of the dataset.
-        limit: Most prompts of it, spread over the categories; None for all.
-        source: `reference` takes the dataset's answers, `generated` the target model's own.
-        max_new_tokens: Output budget of generated answers, in tokens, at least 1.
-        batch_size: Answers that are generated at a time, at least 1.
-        overlap_ngram: Words that a document and a test prompt share to count as overlapping.
-        drop_overlapping: Leave out documents that overlap with the test split.
-    """
-
-    kind: ClassVar[DatastoreKind]
-
-    path: str | None = None
-    split: str = "train"
-    limit: int | None = None
-    source: Literal["reference", "generated"] = "reference"
-    max_new_tokens: int = 128
-    batch_size: int = 16
-    overlap_ngram: int = 13
-    drop_overlapping: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("max_new_tokens", "batch_size", "overlap_ngram"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"datastore.{name} must be ≥ 1, got {getattr(self, name)}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokensConfig(DatastoreConfig):
-    """A token store with a suffix array.
-
-    Attributes:
-        chunk_tokens: Tokens that are sorted at a time, at least 2: a build needs memory for one
-            chunk.
-    """
-
-    kind = "tokens"
-
-    chunk_tokens: int = 2**27
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.chunk_tokens < 2:
-            raise ValueError(f"datastore.chunk_tokens must be ≥ 2, got {self.chunk_tokens}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class HiddenStatesConfig(DatastoreConfig):
-    """A hidden-state store.
-
-    Attributes:
-        positions: Which positions get a key: those whose next token is of an `answer`, or `all`.
-        dim: Dimensions of a key after PCA, at least 1.
-        index: `flat` searches exactly, `ivf_pq` approximately; `auto` decides by size.
-        rerank: Score the neighbours that an approximate index finds with their exact keys.
-    """
-
-    kind = "hidden_states"
-
-    positions: Literal["answer", "all"] = "answer"
-    dim: int = 64
-    index: Literal["auto", "flat", "ivf_pq"] = "auto"
-    rerank: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.dim < 1:
-            raise ValueError(f"datastore.dim must be ≥ 1, got {self.dim}")
-
-
-CONFIGS: dict[str, type[TokensConfig] | type[HiddenStatesConfig]] = {
-    "tokens": TokensConfig,
-    "hidden_states": HiddenStatesConfig,
-}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,19 +82,6 @@ class OpenedStore:
             "options": dict(header.options),
             "report": dict(header.report),
         }
-
-
-def datastore_config(config: Mapping[str, Any]) -> TokensConfig | HiddenStatesConfig:
-    """The typed `datastore` part of a configuration.
-
-    Raises:
-        ValueError: If there is no such kind, or a field is wrong.
-    """
-    values = {key: value for key, value in config["datastore"].items() if key != "kind"}
-    kind = config["datastore"]["kind"]
-    if kind not in CONFIGS:
-        raise ValueError(f"datastore.kind must be one of {sorted(CONFIGS)}, got {kind!r}")
-    return CONFIGS[kind](**typed_fields(CONFIGS[kind], values, "datastore"))
 
 
 def provide_datastore(
@@ -416,48 +324,6 @@ class _Recipe:
         if isinstance(settings, HiddenStatesConfig):
             per_token = id_bytes + 8 + 4 * settings.dim
         return f"{tokens * per_token / 1e6:,.1f} MB"
-
-
-def build_command(config: Mapping[str, Any]) -> str:
-    """The command that builds the store of a configuration."""
-    settings = datastore_config(config)
-    model, dataset = dict(config["model"]), dict(config["dataset"])
-    choice = "hf" if model.pop("kind") == "huggingface" else "toy"
-    model.pop("node_budget", None)
-    loader = DATASETS.get(dataset.pop("name"))
-    dataset.pop("split", None)
-    words = [f"datastore={settings.kind}", f"model={choice}", f"dataset={loader.name}"]
-    groups: tuple[tuple[str, Any, Mapping[str, Any]], ...] = (
-        ("model.", MODEL_KINDS[config["model"]["kind"]], model),
-        ("dataset.", loader, dataset),
-        ("", type(settings), vars(settings)),
-    )
-    for group, cls, values in groups:
-        defaults = {field.name: field.default for field in fields(cls)}
-        words += [
-            # Keys that a file does not list can be added only.
-            f"{'+' if isinstance(value, Mapping) else ''}{group}{name}={_hydra_value(value)}"
-            for name, value in values.items()
-            if name not in STORED_ELSEWHERE or group == "dataset."
-            if value != defaults[name] and not (value == {} and defaults[name] is MISSING)
-        ]
-    return shlex.join(["python", "scripts/build_datastore.py", *words])
-
-
-def _hydra_value(value: Any) -> str:
-    """A value as Hydra's command line takes it."""
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_hydra_value(item)}" for key, item in value.items()) + "}"
-    if not isinstance(value, str):
-        return json.dumps(value)
-    if re.fullmatch(r"[A-Za-z_/.][\w/.@+-]*", value) and value.lower() not in (
-        "null",
-        "true",
-        "false",
-    ):
-        return value
-    quoted = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{quoted}'"
 
 
 def _answer_call(target: TargetModel) -> AnswerCall:

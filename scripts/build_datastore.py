@@ -24,7 +24,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 import configs
 from benchmarks.cli import start_logging
-from benchmarks.datastores import CONFIGS, provide_datastore
+from benchmarks.datastore_config import CONFIGS
+from benchmarks.datastores import provide_datastore
 from methods.build import build_model
 from methods.datastores.folder import Header, check_files, read_header
 from methods.targets.errors import ModelUnavailable

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from benchmarks.cli import build_spec, measure
-from benchmarks.datastores import CONFIGS, _hydra_value, _windows, build_command
+from benchmarks.datastore_config import CONFIGS, build_command, hydra_value
+from benchmarks.datastores import _windows
 from benchmarks.documents import Document
 from configs import composed
 from methods.build import ConfigError
@@ -162,7 +163,7 @@ def test_values_in_the_build_command_survive_hydra_and_the_shell(tmp_path):
     path = tmp_path / "a folder" / "it's"
     config = composed(
         "datastore=tokens", "model=hf", "model.name_or_path=OWNER/NAME", "dataset=text",
-        f"dataset.path={_hydra_value(str(path))}", "dataset.pattern='*.py'",
+        f"dataset.path={hydra_value(str(path))}", "dataset.pattern='*.py'",
         "+model.chat_template_kwargs={enable_thinking: false}",
     )  # fmt: skip
     words = shlex.split(build_command(config))[2:]

@@ -1,0 +1,154 @@
+"""What a datastore is to be made from, as configured, and the command that says so."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from benchmarks.datasets import DATASETS
+from methods.build import MODEL_KINDS
+from primitives.fields import typed_fields
+from primitives.interfaces import DatastoreKind
+
+STORED_ELSEWHERE = ("path", "batch_size")
+"""Fields of the configuration that do not change what a store holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatastoreConfig:
+    """What every datastore is made from.
+
+    Attributes:
+        path: An existing store; None for one in the cache, built on first use.
+        split: Which part of the dataset.
+        limit: Most prompts of it, spread over the categories; None for all.
+        source: `reference` takes the dataset's answers, `generated` the target model's own.
+        max_new_tokens: Output budget of generated answers, in tokens, at least 1.
+        batch_size: Answers that are generated at a time, at least 1.
+        overlap_ngram: Words that a document and a test prompt share to count as overlapping.
+        drop_overlapping: Leave out documents that overlap with the test split.
+    """
+
+    kind: ClassVar[DatastoreKind]
+
+    path: str | None = None
+    split: str = "train"
+    limit: int | None = None
+    source: Literal["reference", "generated"] = "reference"
+    max_new_tokens: int = 128
+    batch_size: int = 16
+    overlap_ngram: int = 13
+    drop_overlapping: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_new_tokens", "batch_size", "overlap_ngram"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"datastore.{name} must be ≥ 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokensConfig(DatastoreConfig):
+    """A token store with a suffix array.
+
+    Attributes:
+        chunk_tokens: Tokens that are sorted at a time, at least 2: a build needs memory for one
+            chunk.
+    """
+
+    kind = "tokens"
+
+    chunk_tokens: int = 2**27
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.chunk_tokens < 2:
+            raise ValueError(f"datastore.chunk_tokens must be ≥ 2, got {self.chunk_tokens}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenStatesConfig(DatastoreConfig):
+    """A hidden-state store.
+
+    Attributes:
+        positions: Which positions get a key: those whose next token is of an `answer`, or `all`.
+        dim: Dimensions of a key after PCA, at least 1.
+        index: `flat` searches exactly, `ivf_pq` approximately; `auto` decides by size.
+        rerank: Score the neighbours that an approximate index finds with their exact keys.
+    """
+
+    kind = "hidden_states"
+
+    positions: Literal["answer", "all"] = "answer"
+    dim: int = 64
+    index: Literal["auto", "flat", "ivf_pq"] = "auto"
+    rerank: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dim < 1:
+            raise ValueError(f"datastore.dim must be ≥ 1, got {self.dim}")
+
+
+CONFIGS: dict[str, type[TokensConfig] | type[HiddenStatesConfig]] = {
+    "tokens": TokensConfig,
+    "hidden_states": HiddenStatesConfig,
+}
+
+
+def datastore_config(config: Mapping[str, Any]) -> TokensConfig | HiddenStatesConfig:
+    """The typed `datastore` part of a configuration.
+
+    Raises:
+        ValueError: If there is no such kind, or a field is wrong.
+    """
+    values = {key: value for key, value in config["datastore"].items() if key != "kind"}
+    kind = config["datastore"]["kind"]
+    if kind not in CONFIGS:
+        raise ValueError(f"datastore.kind must be one of {sorted(CONFIGS)}, got {kind!r}")
+    return CONFIGS[kind](**typed_fields(CONFIGS[kind], values, "datastore"))
+
+
+def build_command(config: Mapping[str, Any]) -> str:
+    """The command that builds the store of a configuration."""
+    settings = datastore_config(config)
+    model, dataset = dict(config["model"]), dict(config["dataset"])
+    choice = "hf" if model.pop("kind") == "huggingface" else "toy"
+    model.pop("node_budget", None)
+    loader = DATASETS.get(dataset.pop("name"))
+    dataset.pop("split", None)
+    words = [f"datastore={settings.kind}", f"model={choice}", f"dataset={loader.name}"]
+    groups: tuple[tuple[str, Any, Mapping[str, Any]], ...] = (
+        ("model.", MODEL_KINDS[config["model"]["kind"]], model),
+        ("dataset.", loader, dataset),
+        ("", type(settings), vars(settings)),
+    )
+    for group, cls, values in groups:
+        defaults = {field.name: field.default for field in fields(cls)}
+        words += [
+            # Keys that a file does not list can be added only.
+            f"{'+' if isinstance(value, Mapping) else ''}{group}{name}={hydra_value(value)}"
+            for name, value in values.items()
+            if name not in STORED_ELSEWHERE or group == "dataset."
+            if value != defaults[name] and not (value == {} and defaults[name] is MISSING)
+        ]
+    return shlex.join(["python", "scripts/build_datastore.py", *words])
+
+
+def hydra_value(value: Any) -> str:
+    """A value as Hydra's command line takes it."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{hydra_value(item)}" for key, item in value.items()) + "}"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if re.fullmatch(r"[A-Za-z_/.][\w/.@+-]*", value) and value.lower() not in (
+        "null",
+        "true",
+        "false",
+    ):
+        return value
+    quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{quoted}'"
