@@ -17,10 +17,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 import configs
 from benchmarks.cli import Outcome, measure, start_logging
-from benchmarks.comparison import print_comparison
+from benchmarks.comparison import print_comparison, with_labels
 
-OUTCOMES: list[Outcome] = []
-"""One per job of a sweep: a job that fails must neither stop the others nor be forgotten."""
+OUTCOMES: list[tuple[Outcome, str]] = []
+"""One per job of a sweep, with its overrides; a job that fails stops none of the others."""
 
 
 @hydra.main(version_base="1.3", config_path="configs", config_name="config")
@@ -37,7 +37,7 @@ def main(config: DictConfig) -> None:
         job = HydraConfig.get()
         cell = f" in {' '.join(job.overrides.task)}" if job.mode == RunMode.MULTIRUN else ""
         sys.stderr.write(f"error{cell}: {outcome.message.strip()}\n")
-    OUTCOMES.append(outcome)
+    OUTCOMES.append((outcome, " ".join(HydraConfig.get().overrides.task)))
 
 
 if __name__ == "__main__":
@@ -47,7 +47,8 @@ if __name__ == "__main__":
     flags = [word for word in sys.argv[1:] if word in ("-m", "--multirun")]
     sys.argv[1:] = flags[:1] + [word for word in sys.argv[1:] if word not in flags]
     main()
-    finished = [outcome.summary for outcome in OUTCOMES if outcome.summary]
+    finished = [(outcome.summary, label) for outcome, label in OUTCOMES if outcome.summary]
     if len(finished) > 1:
-        print_comparison(finished)
-    sys.exit(max((outcome.code for outcome in OUTCOMES), default=0))
+        summaries, labels = zip(*finished, strict=True)
+        print_comparison(with_labels(summaries, labels))
+    sys.exit(max((outcome.code for outcome, _ in OUTCOMES), default=0))

@@ -96,6 +96,17 @@ def print_comparison(summaries: Sequence[Summary]) -> None:
     plain_console().print(render_comparison(summaries))
 
 
+def with_labels(summaries: Sequence[Summary], labels: Sequence[str]) -> list[Summary]:
+    """The runs, those of a method that occurs more than once named by their labels."""
+    names = [summary["run"]["method"] for summary in summaries]
+    return [
+        {**summary, "run": {**summary["run"], "method": label}}
+        if names.count(name) > 1
+        else summary
+        for summary, name, label in zip(summaries, names, labels, strict=True)
+    ]
+
+
 def markdown(summaries: Sequence[Summary]) -> str:
     """The same tables for README files and notes."""
     blocks = []

@@ -150,8 +150,10 @@ class Texts(Corpus):
 
     def sources(self) -> tuple[dict[str, Any], ...]:
         """The files."""
+        root = self.loader.root
         return tuple(
-            {"file": file.name, "sha256": file_sha256(file)} for file in self.loader.files()
+            {"file": file.relative_to(root).as_posix(), "sha256": file_sha256(file)}
+            for file in self.loader.files()
         )
 
     def estimated_tokens(self) -> int:

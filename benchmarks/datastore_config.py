@@ -11,9 +11,11 @@ from typing import Any, ClassVar, Literal
 
 from benchmarks.datasets import DATASETS
 from methods.build import MODEL_KINDS
+from methods.datastores.tokens import MAX_CHUNK_TOKENS
 from primitives.fields import typed_fields
 from primitives.interfaces import DatastoreKind
 
+MAX_NGRAM = 1000
 STORED_ELSEWHERE = ("path", "batch_size")
 """Fields of the configuration that do not change what a store holds."""
 
@@ -29,7 +31,8 @@ class DatastoreConfig:
         source: `reference` takes the dataset's answers, `generated` the target model's own.
         max_new_tokens: Output budget of generated answers, in tokens, at least 1.
         batch_size: Answers that are generated at a time, at least 1.
-        overlap_ngram: Words that a document and a test prompt share to count as overlapping.
+        overlap_ngram: Words that a document and a test prompt share to count as overlapping, in
+            [1, 1000].
         drop_overlapping: Leave out documents that overlap with the test split.
     """
 
@@ -48,6 +51,14 @@ class DatastoreConfig:
         for name in ("max_new_tokens", "batch_size", "overlap_ngram"):
             if getattr(self, name) < 1:
                 raise ValueError(f"datastore.{name} must be ≥ 1, got {getattr(self, name)}")
+        if self.overlap_ngram > MAX_NGRAM:
+            raise ValueError(
+                f"datastore.overlap_ngram must be ≤ {MAX_NGRAM}, got {self.overlap_ngram}"
+            )
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"datastore.limit must be ≥ 1 or null, got {self.limit}")
+        if self.path == "":
+            raise ValueError("datastore.path must name a folder or be null, got an empty text")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +66,7 @@ class TokensConfig(DatastoreConfig):
     """A token store with a suffix array.
 
     Attributes:
-        chunk_tokens: Tokens that are sorted at a time, at least 2: a build needs memory for one
+        chunk_tokens: Tokens that are sorted at a time, in [2, 2^29]: a build needs memory for one
             chunk.
     """
 
@@ -65,8 +76,11 @@ class TokensConfig(DatastoreConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.chunk_tokens < 2:
-            raise ValueError(f"datastore.chunk_tokens must be ≥ 2, got {self.chunk_tokens}")
+        if not 2 <= self.chunk_tokens <= MAX_CHUNK_TOKENS:
+            raise ValueError(
+                f"datastore.chunk_tokens must be in [2, {MAX_CHUNK_TOKENS}], "
+                f"got {self.chunk_tokens}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ from benchmarks.datastore_config import (
 from benchmarks.documents import Document
 from methods.build import build_vanilla
 from methods.cache import cache_root
-from methods.datastores.folder import FORMAT_VERSION, DatastoreError, Header
+from methods.datastores.folder import FORMAT_VERSION, AlreadyBuilt, DatastoreError, Header
 from methods.datastores.hidden_states import build_hidden_store, open_hidden_store
 from methods.datastores.tokens import build_token_store, open_token_store
 from methods.decoding import StopRule, decode
@@ -51,6 +51,9 @@ logger = logging.getLogger(__name__)
 
 MAX_UNASKED_PROMPTS = 500
 """A store of more prompts is built by its own command only: it may take hours."""
+MAX_LISTED_SOURCES = 10
+"""Of more, the record of a run names their number and hash only; the header lists them."""
+TEXT_HAS_NO = ("split", "limit", "source", "max_new_tokens", "positions")
 _LEAK = "the very prompts that are measured: choose another dataset.split, datastore.split or store"
 
 
@@ -78,7 +81,7 @@ class OpenedStore:
             "num_tokens": header.num_tokens,
             "num_documents": header.num_documents,
             "num_bytes": header.num_bytes,
-            "sources": list(header.sources),
+            "sources": _short(header.sources),
             "options": dict(header.options),
             "report": dict(header.report),
         }
@@ -117,7 +120,8 @@ def provide_datastore(
     if not path.exists():
         if not is_asked:
             recipe.check_size()
-        recipe.build(path)
+        with suppress(AlreadyBuilt):  # By another process, for which this one has waited.
+            recipe.build(path)
     return open_store(path, settings.kind, model)
 
 
@@ -152,6 +156,7 @@ class _Recipe:
         self.settings, self.model, self.has_progress = settings, model, progress
         self.command = build_command(config)
         fields = {k: v for k, v in config["dataset"].items() if k not in ("name", "split")}
+        self.reading = {name: value for name, value in fields.items() if name != "path"}
         self.loader: DatasetLoader = DATASETS.create(config["dataset"]["name"], **fields)
         self.corpus = self._corpus()
         self.sources = self.corpus.sources()
@@ -160,12 +165,18 @@ class _Recipe:
     def name(self) -> str:
         """Readable, and different for stores of different content."""
         settings, facts = self.settings, self.model.facts
-        options = {k: v for k, v in vars(settings).items() if k not in STORED_ELSEWHERE}
+        unused = TEXT_HAS_NO if isinstance(self.corpus, Texts) else ()
+        options = {
+            name: value
+            for name, value in vars(settings).items()
+            if name not in (*STORED_ELSEWHERE, *unused)
+        }
         content = {
             "kind": settings.kind,
             "format": FORMAT_VERSION,
             "options": options,
             "sources": self.sources,
+            "reading": self.reading,
             "test": [prompt.prompt_id for prompt in self.test_prompts],
             "tokenizer": facts["tokenizer_hash"],
             "prompt": self.model.codec.encode([("user", "x")]),  # With its system prompt.
@@ -272,10 +283,20 @@ class _Recipe:
                 raise DatastoreError("dataset=text has no prompts: use datastore.source=reference")
             faults = Faults(on_error=self.loader.on_error)
             return Texts(loader=self.loader, codec=model.codec, faults=faults)
+        if settings.split not in self.loader.splits:
+            raise DatastoreError(
+                f"a datastore is made from the {settings.split} split of a dataset, which "
+                f"dataset={self.loader.name} has not: name a store with datastore.path=FOLDER"
+            )
         dataset = limit_prompts(self.loader.load(settings.split), settings.limit)
         if settings.source == "reference":
             return AnsweredPrompts(dataset=dataset, codec=model.codec)
         longest = model.target.max_context
+        if longest is not None and settings.max_new_tokens >= longest:
+            raise DatastoreError(
+                f"datastore.max_new_tokens must be below the {longest} tokens that the target "
+                f"model can attend to, got {settings.max_new_tokens}"
+            )
         return AnsweredPrompts(
             dataset=dataset,
             codec=model.codec,
@@ -322,7 +343,7 @@ class _Recipe:
         id_bytes = 2 if self.model.target.vocab_size < 2**16 else 4
         per_token = id_bytes + 4
         if isinstance(settings, HiddenStatesConfig):
-            per_token = id_bytes + 8 + 4 * settings.dim
+            per_token = id_bytes + 4 + 2 * settings.dim
         return f"{tokens * per_token / 1e6:,.1f} MB"
 
 
@@ -356,6 +377,14 @@ def _watched(
         yield document
         advance(len(document.stored_ids))
     report["overlap"] = None if check is None else check.report()
+
+
+def _short(sources: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The sources, or for many of them their number and a hash."""
+    if len(sources) <= MAX_LISTED_SOURCES:
+        return [dict(source) for source in sources]
+    text = json.dumps([dict(source) for source in sources], sort_keys=True)
+    return [{"num_sources": len(sources), "sha256": hashlib.sha256(text.encode()).hexdigest()}]
 
 
 def _windows(

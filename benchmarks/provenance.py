@@ -28,10 +28,10 @@ DISTRIBUTIONS = {
     "faiss": ("faiss-cpu", "faiss-gpu-cu12", "faiss-gpu"),
 }
 IGNORED_CONFIG = (
-    "results_dir", "progress", "on_error", "wandb", "hydra", "dataset.path", "datastore.path",
-    "datastore.batch_size",
+    "results_dir", "progress", "on_error", "wandb", "hydra", "dataset.path", "datastore",
 )  # fmt: skip
-"""Dotted keys that say where things lie or how a run is shown, and cannot change its results."""
+"""Dotted keys that say where things lie or how a run is shown, and cannot change its results; of a
+datastore the content counts."""
 
 
 def run_id(

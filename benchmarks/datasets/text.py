@@ -52,6 +52,12 @@ class TextFiles(DatasetLoader):
             "dataset=text holds no prompts: it is for scripts/build_datastore.py datastore=tokens"
         )
 
+    @property
+    def root(self) -> Path:
+        """The folder, or the one that the file lies in."""
+        path = Path(self.path or "").expanduser()
+        return path.parent if path.is_file() else path
+
     def files(self) -> list[Path]:
         """The files, at least one.
 
@@ -65,7 +71,10 @@ class TextFiles(DatasetLoader):
             raise DatasetError(f"{path}: no such file or folder (current folder: {Path.cwd()})")
         if path.is_file():
             return [path]
-        found = sorted(file for file in path.rglob(self.pattern) if file.is_file())
+        try:
+            found = sorted(file for file in path.rglob(self.pattern) if file.is_file())
+        except (ValueError, NotImplementedError) as error:
+            raise DatasetError(f"dataset.pattern={self.pattern!r} is no pattern: {error}") from None
         if not found:
             raise DatasetError(f"{path}: no file in this folder is named like {self.pattern!r}")
         return found

@@ -35,6 +35,10 @@ class DatastoreError(ValueError):
     """A datastore that cannot be built or opened; the message says which, why, and what to do."""
 
 
+class AlreadyBuilt(DatastoreError):
+    """Another process has built the store meanwhile, or it was there before."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileFacts:
     """What a file must be.
@@ -106,7 +110,8 @@ def building(path: Path) -> Iterator[Path]:
     at a time; a second one waits, and finds it finished.
 
     Raises:
-        DatastoreError: If the place cannot be written, or something is there already.
+        AlreadyBuilt: If something is there already.
+        DatastoreError: If the place cannot be written.
     """
     with explain_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +119,7 @@ def building(path: Path) -> Iterator[Path]:
             for leftover in path.parent.glob(f".{path.name}.building-*"):
                 shutil.rmtree(leftover, ignore_errors=True)
             if path.exists():
-                raise DatastoreError(f"{path} exists already: remove it, or choose another place")
+                raise AlreadyBuilt(f"{path} exists already")
             temporary = path.parent / f".{path.name}.building-{os.getpid()}"
             temporary.mkdir()
             try:
@@ -130,7 +135,9 @@ def write_header(folder: Path, header: Header) -> Header:
     """Writes the header with the sizes and hashes of all files in the folder; returns it."""
     files = {file.name: _facts(file) for file in sorted(folder.iterdir()) if file.name != HEADER}
     header = dataclasses.replace(header, files=files)
-    text = json.dumps(dataclasses.asdict(header), indent=2, ensure_ascii=False, allow_nan=False)
+    values = dataclasses.asdict(header)
+    values["checksum"] = _checksum(values)
+    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
     with (folder / HEADER).open("w", encoding="utf-8") as stream:
         stream.write(text + "\n")
         stream.flush()
@@ -165,7 +172,7 @@ def read_header(
         if value is not None and found != value:
             raise DatastoreError(
                 f"datastore {path} has {name} {found!r}, but {value!r} is needed here: "
-                "it was built for another purpose, build one for this"
+                "it was built for another tokenizer or use, build one for this"
             )
     if model is not None and header.model:
         differing = [key for key in header.model if header.model[key] != model.get(key)]
@@ -213,13 +220,17 @@ def _parse_header(path: Path) -> Header:
         values = json.loads(file.read_text(encoding="utf-8"))
         version = values["format_version"]
         if version == FORMAT_VERSION:
+            if values.pop("checksum") != _checksum(values):
+                raise ValueError("it is not what the build wrote")
             files = {name: FileFacts(**facts) for name, facts in values.pop("files").items()}
             return Header(**{**values, "sources": tuple(values["sources"])}, files=files)
     except (FileNotFoundError, NotADirectoryError):
         reason = "is no datastore" if path.exists() else "does not exist"
         raise DatastoreError(f"datastore {path} {reason}: it has no {HEADER}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DatastoreError(f"datastore {path}: {HEADER} is damaged: {error}") from error
+        raise DatastoreError(
+            f"datastore {path}: {HEADER} is damaged ({error}): build the store again"
+        ) from error
     except OSError as error:
         raise DatastoreError(f"datastore {path} cannot be read: {error}") from error
     raise DatastoreError(
@@ -234,10 +245,19 @@ def explain_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        place = str(path.parent)
+        if error.filename is not None and not os.fsdecode(error.filename).startswith(place):
+            raise  # What could not be read is no matter of this place.
         raise DatastoreError(
             f"cannot write {path}: {error.strerror or error}: free the place, or set "
             "SD_PRIMITIVES_CACHE to another folder"
         ) from error
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    """Of the rest of a header: what was edited by hand or by accident is not trusted."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _facts(file: Path) -> FileFacts:

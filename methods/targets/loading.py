@@ -266,7 +266,7 @@ class ChatCodec:
 
     def encode_text(self, text: str) -> list[int]:
         """See `TextCodec.encode_text`."""
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False, verbose=False)
         return ids
 
     def decode(self, token_ids: Sequence[int]) -> str:

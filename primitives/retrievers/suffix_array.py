@@ -14,7 +14,8 @@ DraftRetriever (spans of 16 down to 2 tokens, 5000 hits, continuations of 10 tok
 Cost: O(log n) comparisons per propose in n tokens, and O(h log h) to count h hits; nothing per
 observe. The store is mapped, not loaded.
 Deviations: continuations stop at document ends; of more than `max_hits` hits, evenly spaced ones
-are taken, where the original takes the lexicographically first; ties break by order, not by chance;
+are taken, where the original takes the lexicographically first; ties break by the order of hits,
+not by chance (so a store in several chunks may break them otherwise than the same store in one);
 no match means no draft, where the original drafts a dummy token.
 """
 

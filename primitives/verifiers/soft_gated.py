@@ -49,6 +49,7 @@ from primitives.types import DraftTree, Verdict
 WindowKind = Literal["centred", "causal", "forward"]
 Edge = Literal["zero", "strict", "renorm"]
 KINDS, EDGES = get_args(WindowKind), get_args(Edge)
+MAX_WINDOW = 255
 ROUNDING = 1e-9
 """A threshold may have been computed: 1 - 0.8 is a little less than 1/5, which is to pass."""
 
@@ -62,8 +63,8 @@ class SoftGated(Verifier):
         gamma: The gate is open where H / ln V is larger; at least 0; from 1 on greedy decoding.
         k: Tokens that count as probable, at least 1; 1 leaves only con to be relaxed.
         use_con: Whether good surroundings excuse a mismatch.
-        window: Positions of the path that are looked at, the mismatch included; at least 1, odd if
-            `centred`.
+        window: Positions of the path that are looked at, the mismatch included; in [1, 255], odd
+            if `centred`.
         max_density: Largest share of mismatches in the window, in [0, 1]; below 1 / `window` the
             mismatch itself is too many.
         window_kind: Whether the window is `centred` on the mismatch, ends (`causal`) or starts
@@ -94,8 +95,8 @@ class SoftGated(Verifier):
             raise ValueError(f"gamma must be ≥ 0, got {self.gamma}")
         if self.k < 1:
             raise ValueError(f"k must be ≥ 1, got {self.k}")
-        if self.window < 1:
-            raise ValueError(f"window must be ≥ 1, got {self.window}")
+        if not 1 <= self.window <= MAX_WINDOW:
+            raise ValueError(f"window must be in [1, {MAX_WINDOW}], got {self.window}")
         if not 0 <= self.max_density <= 1:
             raise ValueError(f"max_density must be in [0, 1], got {self.max_density}")
         for name, words in (("window_kind", KINDS), ("left_edge", EDGES), ("right_edge", EDGES)):

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import benchmarks.datastores
 from benchmarks.cli import build_spec, measure
 from benchmarks.datastore_config import CONFIGS, build_command, hydra_value
 from benchmarks.datastores import _windows
@@ -108,9 +110,11 @@ def test_where_a_store_lies_does_not_change_the_run(tmp_path, cache):
         (["method=rest", "datastore=hidden_states"], "but this one holds hidden_states"),
         (["method=rest", "datastore.path=/nowhere"], "datastore /nowhere does not exist"),
         (["method=rest", "datastore.source=guessed"], "must be reference | generated"),
-        (["method=rest", "datastore.limit=0"], "limit must be ≥ 1"),
-        (["method=rest", "datastore.chunk_tokens=1"], "chunk_tokens must be ≥ 2, got 1"),
-        (["method=rest", "datastore.split=validation"], "split of dataset=quickstart must be"),
+        (["method=rest", "datastore.limit=0"], "datastore.limit must be ≥ 1 or null, got 0"),
+        (["method=rest", "datastore.path=''"], "datastore.path must name a folder"),
+        (["method=rest", "datastore.overlap_ngram=1001"], "overlap_ngram must be ≤ 1000"),
+        (["method=rest", "datastore.chunk_tokens=1"], "datastore.chunk_tokens must be in [2, 5368"),
+        (["method=rest", "datastore.split=validation"], "dataset=quickstart has not: name a store"),
         (["method=rest", "+datastore.dims=3"], "datastore has no field 'dims'"),
     ],
 )
@@ -188,6 +192,55 @@ def test_a_store_of_another_model_is_refused(tmp_path, cache):
     assert "built with a model of revision 'seed-0'" in outcome.message
 
 
+def test_settings_that_are_not_used_are_no_part_of_the_run(tmp_path, cache):
+    ids = {
+        build_spec(toy(tmp_path, "method=pld", *words)).run_id
+        for words in ([], ["datastore=tokens"], ["datastore=hidden_states", "datastore.limit=3"])
+    }
+    assert len(ids) == 1
+    build_spec(toy(tmp_path, "method=rest"))
+    path = f"datastore.path={stores(cache)[0]}"
+    first, second = (
+        build_spec(toy(tmp_path, "method=rest", path, f"datastore.limit={n}")) for n in (3, 4)
+    )
+    assert first.run_id == second.run_id
+
+
+def test_how_a_text_is_cut_is_part_of_its_store(tmp_path, cache, script):
+    (tmp_path / "a.txt").write_text("some words\nand more words\n" * 5)
+    (tmp_path / "b.txt").write_bytes(b"\xff")
+    own = ["datastore=tokens", "model=toy", "dataset=text", f"dataset.path={tmp_path}"]
+    assert script(*own, "dataset.pattern=*.txt")[0] == 2
+    own += ["dataset.pattern=*.txt", "dataset.on_error=skip"]
+    assert [script(*own, f"dataset.max_chars={n}")[0] for n in (30, 100)] == [0, 0]
+    assert len(stores(cache)) == 2
+
+
+def test_a_second_builder_waits_and_opens_what_the_first_has_built(tmp_path, cache, monkeypatch):
+    config = toy(tmp_path, "method=rest")
+    build = benchmarks.datastores.build_token_store
+
+    def built_by_another_first(path, documents, **options):
+        documents = list(documents)
+        build(path, documents, **options)
+        return build(path, documents, **options)
+
+    monkeypatch.setattr(benchmarks.datastores, "build_token_store", built_by_another_first)
+    assert measure(config).code == 0
+    assert len(stores(cache)) == 1
+
+
+def test_a_header_that_was_edited_is_refused(tmp_path, cache, script):
+    build_spec(toy(tmp_path, "method=sense"))
+    file = stores(cache)[0] / "header.json"
+    values = json.loads(file.read_text())
+    for name, value in (("options", {}), ("files", {}), ("num_tokens", None), ("report", 5)):
+        file.write_text(json.dumps(values | {name: value}))
+        outcome = measure(toy(tmp_path, "method=sense"))
+        assert "header.json is damaged" in outcome.message
+        assert script("--verify", str(file.parent))[0] == 2
+
+
 def test_a_large_dataset_is_not_answered_unasked(tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.datastores.MAX_UNASKED_PROMPTS", 10)
     outcome = measure(toy(tmp_path, "method=rest", "datastore.limit=null"))
@@ -250,7 +303,7 @@ def test_text_files_become_a_store(tmp_path, cache, script):
     [
         (("model=toy",), "say what to build: datastore=tokens or datastore=hidden_states"),
         (("datastore=tokens", "dataset=text", "model=toy"), "needs dataset.path"),
-        (("datastore=tokens", "dataset=jsonl", "model=toy"), "needs dataset.path=FILE"),
+        (("datastore=tokens", "dataset=jsonl", "model=toy"), "which dataset=jsonl has not"),
         (("datastore=token",), "unknown datastore 'token', did you mean 'tokens'"),
         (("--verify",), "--verify takes one folder"),
         (("--describe", "nowhere"), "datastore nowhere does not exist"),
@@ -285,6 +338,9 @@ def test_every_datastore_file_mirrors_its_fields():
         written = composed(f"datastore={kind}")["datastore"]
         assert written.pop("kind") == kind
         assert cls(**written) == cls()
+    written = composed("datastore=none")["datastore"]
+    assert set(written) == {"kind", *(f.name for cls in CONFIGS.values() for f in fields(cls))}
+    assert set(written.values()) == {None}
 
 
 def test_retrievers_and_stores_fit():
