@@ -70,9 +70,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of 30,000 keys, with an index."""
+    """A store of 12,000 keys, with an index."""
     path = tmp_path_factory.mktemp("stores") / "large"
-    build(path, documents(30_000, hidden_size=32, num_clusters=300), dim=32)
+    build(path, documents(12_000, hidden_size=32, num_clusters=300), dim=32, index="ivf_pq")
     return path
 
 
@@ -206,7 +206,7 @@ def test_spool_type_is_a_matter_of_precision(tmp_path: Path) -> None:
 def test_keys_are_the_projected_states(small: Path, large: Path) -> None:
     for path, docs in (
         (small, documents(400)),
-        (large, documents(30_000, hidden_size=32, num_clusters=300)),
+        (large, documents(12_000, hidden_size=32, num_clusters=300)),
     ):
         store = open_hidden_store(path)
         states = torch.from_numpy(np.concatenate([keys for _, keys, _ in docs]))
