@@ -17,12 +17,13 @@ token. Nothing is copied: the arrays may be mapped files.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Integer, UInt
+
+from primitives.structures.suffix_kernels import gather, search, spaced_ends
 
 
 class Match(NamedTuple):
@@ -57,9 +58,7 @@ class SuffixArray:
         order: Int[np.ndarray, "m"],
         starts: Int[np.ndarray, "v"],
     ) -> None:
-        # Views as plain arrays: indexing a np.memmap is slow.
-        self.tokens, self.order, self.starts = map(np.asarray, (tokens, order, starts))
-        self._view_arrays()
+        self.tokens, self.order, self.starts = map(_read_only, (tokens, order, starts))
 
     @classmethod
     def from_tokens(cls, tokens: Int[np.ndarray, "n"], vocab_size: int) -> SuffixArray:
@@ -85,48 +84,30 @@ class SuffixArray:
         """What follows each document: one more than the largest id."""
         return len(self.starts) - 1
 
-    def longest_match(self, backwards: list[int]) -> tuple[int, int, int]:
+    def longest_match(
+        self, backwards: Sequence[int] | Int[np.ndarray, "q"]
+    ) -> tuple[int, int, int]:
         """The longest match of a query that is read from its last token to its first.
 
         Returns:
             Its length (0 if the last token never occurs), and the range [low, high) of its ends.
         """
-        last = backwards[0]
-        low, high = int(self.starts[last]), int(self.starts[last + 1])
-        if low == high:
-            return 0, 0, 0
-        rank = self._bisect(bisect_left, backwards, low, high)
-        neighbours = [r for r in (rank - 1, rank) if low <= r < high]
-        match_len = max(_common_len(self._before(r, len(backwards)), backwards) for r in neighbours)
-        prefix = backwards[:match_len]
-        if match_len > 1:
-            low, high = self._gallop(prefix, rank, low, high)
+        match_len, low, high = search(
+            self.tokens, self.order, self.starts, np.asarray(backwards, dtype=np.int64)
+        )
         return match_len, low, high
-
-    def ends(self, ranks: slice | Int[np.ndarray, "h"]) -> Int[np.ndarray, "h"]:
-        """The ends at some ranks."""
-        return np.asarray(self.order[ranks], dtype=np.int64)
 
     def behind(self, ends: Int[np.ndarray, "h"], width: int) -> UInt[np.ndarray, "h w"]:
         """The next `width` tokens behind some ends.
 
         The first separator of a row ends its document; what stands behind it means nothing.
         """
-        tokens = self.tokens
-        num_windows = len(tokens) - width + 1
-        if int(ends.max()) < num_windows:
-            step = tokens.itemsize
-            windows = np.ndarray(
-                (num_windows, width), dtype=tokens.dtype, buffer=tokens, strides=(step, step)
-            )
-            found: UInt[np.ndarray, "h w"] = windows[ends]
-            return found
-        # The last token is a separator.
-        return tokens.take(ends[:, None] + np.arange(width), mode="clip")
+        found: UInt[np.ndarray, "h w"] = gather(self.tokens, ends, width)
+        return found
 
     def continuation(self, end: int, length: int) -> list[int]:
         """Up to `length` ids from `end` on, no further than the end of the document."""
-        ids = self._tokens_view[end : end + length].tolist()
+        ids: list[int] = self.tokens[end : end + length].tolist()
         return ids[: ids.index(self.separator)] if self.separator in ids else ids
 
     def check_integrity(self) -> None:
@@ -147,45 +128,8 @@ class SuffixArray:
             is_sorted = pair[0][differs[0]] < pair[1][differs[0]] if differs else left < right
             assert is_sorted, f"ends {left} and {right} are in the wrong order"
 
-    def _view_arrays(self) -> None:
-        """Memoryviews: their elements are ints, and slices of them turn into lists quickly."""
-        self._tokens_view, self._order_view = self.tokens.data, self.order.data
-
-    def _before(self, rank: int, length: int) -> list[int]:
-        """Up to `length` tokens before the end at `rank`, read backwards."""
-        end = self._order_view[rank]
-        ids: list[int] = self._tokens_view[max(0, end - length) : end].tolist()
-        ids.reverse()
-        return ids
-
-    def _bisect(self, bisect: Any, prefix: list[int], low: int, high: int) -> int:
-        length, tokens = len(prefix), self._tokens_view
-
-        def before(end: int) -> list[int]:
-            ids: list[int] = tokens[end - length if end > length else 0 : end].tolist()
-            ids.reverse()
-            return ids
-
-        rank: int = bisect(self._order_view, prefix, low, high, key=before)
-        return rank
-
-    def _gallop(self, prefix: list[int], rank: int, low: int, high: int) -> tuple[int, int]:
-        """The range of ends behind `prefix`; it touches `rank`, and is mostly short."""
-        step = 1
-        while rank - step > low and self._before(rank - step, len(prefix)) == prefix:
-            step *= 4
-        low = self._bisect(bisect_left, prefix, max(low, rank - step), rank)
-        step = 1
-        while rank + step < high and self._before(rank + step, len(prefix)) == prefix:
-            step *= 4
-        return low, self._bisect(bisect_right, prefix, rank, min(high, rank + step))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"tokens": self.tokens, "order": self.order, "starts": self.starts}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._view_arrays()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.tokens, self.order, self.starts)
 
 
 class TokenStore:
@@ -228,14 +172,7 @@ class TokenStore:
             min_len: Shorter matches do not count, in tokens, at least 1.
             max_len: Longer ones are not looked for, in tokens.
         """
-        backwards: list[int] = ids[-max_len:].tolist()
-        backwards.reverse()
-        for position, token_id in enumerate(backwards):
-            if not 0 <= token_id < self.vocab_size:
-                del backwards[position:]
-                break
-        if len(backwards) < min_len:
-            return Match(0, ())
+        backwards = np.array(ids[: -max_len - 1 : -1], dtype=np.int64)
         found = [chunk.longest_match(backwards) for chunk in self.chunks]
         longest = max(found)[0]
         if longest < min_len:
@@ -252,18 +189,13 @@ class TokenStore:
             Triples (chunk, position of the chunk in the store, ends in the chunk: at least one).
         """
         num_hits = match.num_hits
-        chosen = None
-        if num_hits > max_hits:
-            chosen = np.arange(max_hits, dtype=np.int64) * num_hits // max_hits
+        num_taken = min(num_hits, max_hits)
         hits, before = [], 0
         for number, low, high in match.ranges:
-            ranks: Any = slice(low, high)
-            if chosen is not None:
-                first, behind = np.searchsorted(chosen, (before, before + high - low)).tolist()
-                ranks = chosen[first:behind] + (low - before)
-            before += high - low
             chunk = self.chunks[number]
-            if len(ends := chunk.ends(ranks)):
+            ends = spaced_ends(chunk.order, low, high, before, num_hits, num_taken)
+            before += high - low
+            if len(ends):
                 hits.append((chunk, self.offsets[number], ends))
         return hits
 
@@ -281,8 +213,8 @@ def id_dtype(vocab_size: int) -> np.dtype[Any]:
     return np.dtype("<u2" if vocab_size < 2**16 else "<u4")
 
 
-def _common_len(left: list[int], right: list[int]) -> int:
-    for position, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return position
-    return min(len(left), len(right))
+def _read_only(array: Integer[np.ndarray, "_"]) -> Integer[np.ndarray, "_"]:
+    """A view, so that compiled code meets one kind of array: plain ones, even of mapped files."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view

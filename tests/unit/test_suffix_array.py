@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.registry import RETRIEVERS, TREE_BUILDERS
-from primitives.structures import count_trie
 from primitives.structures.count_trie import CountTrie
 from primitives.structures.suffix_array import SuffixArray, TokenStore
 from primitives.types import Candidate, Context, rank_candidates
@@ -142,13 +141,6 @@ def test_a_store_needs_chunks_of_its_vocabulary() -> None:
         TokenStore(store_of([[0, 1]]).chunks, 4)
 
 
-@pytest.fixture(params=[(6, 256), (0, 256), (0, 3), (0, 0)], ids=str)
-def thresholds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small inputs through the code for a handful, few, and many sequences."""
-    monkeypatch.setattr(count_trie, "HANDFUL", request.param[0])
-    monkeypatch.setattr(count_trie, "FEW", request.param[1])
-
-
 def prefixes_by_hand(rows: list[tuple[int, ...]]) -> list[tuple[tuple[int, ...], int, int]]:
     """(prefix, count, first row), best first."""
     counts = Counter(row[:n] for row in rows for n in range(1, len(row) + 1))
@@ -157,7 +149,6 @@ def prefixes_by_hand(rows: list[tuple[int, ...]]) -> list[tuple[tuple[int, ...],
     return [(p, counts[p], firsts[p]) for p in order]
 
 
-@pytest.mark.usefixtures("thresholds")
 def test_kept_prefixes_equal_brute_force() -> None:
     rng = np.random.default_rng(0)
     for _ in range(60):
