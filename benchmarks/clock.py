@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter_ns
 
-from methods.decoding import PHASES, Phase, Probe, StepRecord
+from methods.generation import PHASES, Phase, Probe, StepRecord
 
 RECORD = "record"
 """The phase that holds what no other does: the loop's bookkeeping and the clock's own."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,8 @@ from methods.cache import cache_root
 from methods.datastores.folder import FORMAT_VERSION, AlreadyBuilt, DatastoreError, Header
 from methods.datastores.hidden_states import build_hidden_store, open_hidden_store
 from methods.datastores.tokens import build_token_store, open_token_store
-from methods.decoding import StopRule, decode
+from methods.decoding import decode
+from methods.generation import StopRule
 from methods.sampling import SamplingLaw
 from methods.targets.base import TargetModel
 from methods.targets.facts import model_identity
@@ -51,6 +53,8 @@ logger = logging.getLogger(__name__)
 
 MAX_UNASKED_PROMPTS = 500
 """A store of more prompts is built by its own command only: it may take hours."""
+SECONDS_BEFORE_ESTIMATE = 2.0
+"""How long a build is watched before its end is foretold."""
 MAX_LISTED_SOURCES = 10
 """Of more, the record of a run names their number and hash only; the header lists them."""
 TEXT_HAS_NO = ("split", "limit", "source", "max_new_tokens", "positions")
@@ -408,15 +412,27 @@ def _windows(
 
 @contextmanager
 def _progress(what: str, total: int, is_shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr; the function advances it."""
+    """A bar on stderr; the function advances it, and says once how long it may take."""
     console = Console(stderr=True)
+    start, done, is_told = monotonic(), 0, False
+
+    def advance(count: int) -> None:
+        nonlocal done, is_told
+        bar.advance(task, count)
+        done += count
+        seconds = monotonic() - start
+        if not is_told and seconds > SECONDS_BEFORE_ESTIMATE:
+            is_told = True
+            left = seconds * max(0, total - done) / done
+            logger.info(f"{what}: {done:,} of about {total:,}, about {left:,.0f} s left")
+
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     )  # fmt: skip
     is_off = not (is_shown and console.is_terminal)
     with Progress(*columns, console=console, transient=True, disable=is_off) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda count: bar.advance(task, count)
+        yield advance
 
 
 def _overlap_line(report: Mapping[str, Any] | None) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from methods.decoding import StepRecord
+from methods.generation import StepRecord
 
 SCHEMA_VERSION = 2
 

@@ -10,7 +10,8 @@ from benchmarks.clock import PhaseClock, no_garbage_collection
 from benchmarks.datasets.base import Prompt
 from benchmarks.records import Arm, Steps, Turn, hash_ids
 from benchmarks.run_spec import RunSpec
-from methods.decoding import StopRule, decode
+from methods.decoding import decode
+from methods.generation import StopRule
 from primitives.random_source import TorchRandom
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from benchmarks.clock import PhaseClock, no_garbage_collection
 from methods.build import build_method, build_vanilla
-from methods.decoding import Method, StopRule, decode
+from methods.decoding import Method, decode
+from methods.generation import StopRule
 from methods.sampling import SamplingLaw
 from methods.targets.base import TargetModel
 from methods.targets.huggingface import HuggingFaceTarget

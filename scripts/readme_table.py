@@ -1,7 +1,7 @@
-"""Writes the README's results table from committed runs, so that no number in it is typed by hand.
+"""Writes tables of committed runs into documents, so that no number in them is typed by hand.
 
 python scripts/readme_table.py
-python scripts/readme_table.py --check     exits with 1 if the README differs from the results
+python scripts/readme_table.py --check     exits with 1 if a document differs from the results
 """
 
 from __future__ import annotations
@@ -16,26 +16,30 @@ from benchmarks.comparison import markdown, read_summaries, sort_key
 from benchmarks.files import read_json
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = {"README.md": "results/sample", "results/sense/README.md": "results/sense"}
+"""Where tables stand, and the runs that they come from."""
 BEGIN = "<!-- results: written by scripts/readme_table.py -->\n"
 END = "<!-- end of results -->\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Rewrites the README, or compares."""
-    parser = argparse.ArgumentParser(description="README table from results/sample")
+    """Rewrites the documents, or compares."""
+    parser = argparse.ArgumentParser(description="tables of committed results")
     parser.add_argument("--check", action="store_true", help="compare only")
     is_check = parser.parse_args(arguments).check
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    head, _, rest = text.partition(BEGIN)
-    tail = rest.partition(END)[2]
-    fresh = f"{head}{BEGIN}{results_section(ROOT / 'results' / 'sample')}{END}{tail}"
-    if is_check:
-        if fresh != text:
-            sys.stderr.write("README.md differs from results/sample: run `make table`\n")
-        return int(fresh != text)
-    readme.write_text(fresh, encoding="utf-8")
-    return 0
+    code = 0
+    for name, folder in DOCUMENTS.items():
+        document = ROOT / name
+        text = document.read_text(encoding="utf-8")
+        head, _, rest = text.partition(BEGIN)
+        tail = rest.partition(END)[2]
+        fresh = f"{head}{BEGIN}{results_section(ROOT / folder)}{END}{tail}"
+        if not is_check:
+            document.write_text(fresh, encoding="utf-8")
+        elif fresh != text:
+            sys.stderr.write(f"{name} differs from {folder}: run `make table`\n")
+            code = 1
+    return code
 
 
 def results_section(folder: Path) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 from contract.components import only_if
 from contract.methods import Subject
-from methods.decoding import Generation, Method, Probe, StepRecord
+from methods.decoding import Method
+from methods.generation import Generation, Probe, StepRecord
 from methods.sampling import SamplingLaw
 from methods.targets.toy import ToyTarget
 from primitives.random_source import RandomSource, TorchRandom

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from methods.decoding import Generation, Method
+from methods.decoding import Method
+from methods.generation import Generation
 from methods.sampling import SamplingLaw
 from methods.targets.toy import ToyTarget
 from primitives.interfaces import Retriever

@@ -12,7 +12,8 @@ from benchmarks.datastores import provide_datastore
 from configs import composed
 from methods.build import build_law, build_method, build_model, build_vanilla
 from methods.cache import cache_root
-from methods.decoding import Generation, Method, StopRule, decode
+from methods.decoding import Method, decode
+from methods.generation import Generation, StopRule
 from methods.sampling import SamplingLaw
 from methods.targets.loading import LoadedModel
 from methods.targets.smollm2 import FOLDER_NAME, ensure_smollm2

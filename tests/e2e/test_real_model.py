@@ -10,7 +10,8 @@ import torch
 
 from benchmarks.datasets import DATASETS
 from methods.build import build_model, build_vanilla
-from methods.decoding import Generation, Method, StopRule, decode
+from methods.decoding import Method, decode
+from methods.generation import Generation, StopRule
 from methods.sampling import SamplingLaw
 from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.loading import LoadedModel

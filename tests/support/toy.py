@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from methods.decoding import Generation, Method, Probe, StopRule, decode
+from methods.decoding import Method, decode
+from methods.generation import Generation, Probe, StopRule
 from methods.sampling import SamplingLaw
 from methods.targets.base import TargetModel, TreeOutput
 from methods.targets.toy import ToyTarget

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from methods.decoding import PHASES, Method, Phase, Probe, StepRecord, StopRule
+from methods.decoding import Method
+from methods.generation import PHASES, Phase, Probe, StepRecord, StopRule
 from methods.sampling import SamplingLaw
 from methods.targets.base import ContextOverflow
 from methods.targets.toy import LOGIT_SCALE, ToyTarget

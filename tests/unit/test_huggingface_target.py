@@ -11,7 +11,8 @@ import torch
 import transformers as tf
 
 from methods.build import build_vanilla
-from methods.decoding import Method, StopRule, decode
+from methods.decoding import Method, decode
+from methods.generation import StopRule
 from methods.sampling import SamplingLaw
 from methods.targets.base import ContextOverflow, UnsupportedModel
 from methods.targets.capability import tree_forward_error

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.files import RunFolderError
 from benchmarks.records import Request, RequestError, Steps, Turn, hash_ids
 from benchmarks.row_log import RowLog, read_requests
-from methods.decoding import StepRecord
+from methods.generation import StepRecord
 
 STEPS = Steps.from_records(
     [
