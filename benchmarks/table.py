@@ -115,16 +115,16 @@ def _quality(summary: Summary) -> Table:
     metrics = summary["metrics"]
     reasons = [name for name in metrics if name.startswith("accepted_by_reason.")]
     table = new_table(
-        "beside vanilla",
-        *(f"kept as {name.partition('.')[2]}" for name in reasons),
+        "accepted as",
+        *(name.partition(".")[2] for name in reasons),
         "regret",
         *(["its bound"] if "regret_bound" in metrics else []),
         "ROUGE-L",
-        "tokens",
-        "repetition",
+        "tokens (vanilla)",
+        "repetition (vanilla)",
     )
     table.add_row(
-        "",
+        summary["run"]["method"],
         *(show(metrics[name], ".0%") for name in reasons),
         show(metrics["regret"], ".3f"),
         *([show(metrics["regret_bound"], ".3f")] if "regret_bound" in metrics else []),
