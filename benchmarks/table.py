@@ -72,7 +72,9 @@ def new_table(*columns: str) -> Table:
         show_edge=False,
     )
     for place, column in enumerate(columns):  # Only names may be broken into lines.
-        table.add_column(column, justify="right" if place else "left", no_wrap=place > 0)
+        table.add_column(
+            column, justify="right" if place else "left", no_wrap=place > 0, overflow="fold"
+        )
     return table
 
 
