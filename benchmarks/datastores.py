@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.answers import AnswerCall, AnswerFile
 from benchmarks.contamination import ContaminationCheck
 from benchmarks.corpus import AnsweredPrompts, Corpus, Texts
-from benchmarks.datasets import DATASETS, DatasetLoader, Prompt, limit_prompts
+from benchmarks.datasets import DATASETS, DatasetLoader, Prompt, hash_prompts, limit_prompts
 from benchmarks.datasets.reader import Faults
 from benchmarks.datasets.text import TextFiles
 from benchmarks.datastore_config import (
@@ -181,7 +181,7 @@ class _Recipe:
             "options": options,
             "sources": self.sources,
             "reading": self.reading,
-            "test": [prompt.prompt_id for prompt in self.test_prompts],
+            "test": hash_prompts(self.test_prompts),
             "tokenizer": facts["tokenizer_hash"],
             "prompt": self.model.codec.encode([("user", "x")]),  # With its system prompt.
             "vocab_size": self.model.target.vocab_size,
@@ -196,9 +196,7 @@ class _Recipe:
     def model_identity(self) -> dict[str, Any]:
         """Of the model whose answers or states are stored; empty for reference tokens."""
         is_own = self.settings.source == "generated" or self.settings.kind == "hidden_states"
-        is_text = isinstance(self.corpus, Texts)
-        is_needed = self.settings.kind == "hidden_states" or (is_own and not is_text)
-        return model_identity(self.model.facts) if is_needed else {}
+        return model_identity(self.model.facts) if is_own else {}
 
     @cached_property
     def test_prompts(self) -> tuple[Prompt, ...]:

@@ -135,9 +135,12 @@ class Verifier(Component):
     samples: ClassVar[bool] = False
     valid_proposals: ClassVar[frozenset[ProposalKind]] = frozenset({"point_mass"})
 
-    @abstractmethod
     def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
-        """The next pending token, from the logits at the last committed position."""
+        """The next pending token, from the logits at the last committed position.
+
+        This one takes the argmax, the first index of equal ones; verifiers that sample draw.
+        """
+        return int(logits.argmax())
 
     def admit(
         self,

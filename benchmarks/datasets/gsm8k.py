@@ -21,7 +21,7 @@ class Gsm8k(DatasetLoader):
     """`train.jsonl` and `test.jsonl` of a folder; prompts are named by their line.
 
     Attributes:
-        path: The folder; or one file, which then holds whatever split is asked for.
+        path: The folder; or one file, which is the test split then.
         on_error: At a bad row, `stop` or `skip` it.
     """
 
@@ -43,6 +43,8 @@ class Gsm8k(DatasetLoader):
             raise DatasetError("dataset=gsm8k needs dataset.path=FOLDER (train.jsonl, test.jsonl)")
         self.check_split(split)
         path = Path(self.path).expanduser()
+        if split != "test" and path.is_file():
+            raise DatasetError(f"{path}: one file is the test split: {split} needs a folder")
         file = path / f"{split}.jsonl" if path.is_dir() else path
         faults = Faults(on_error=self.on_error)
         prompts = parse_rows(read_rows(file, faults), _prompt, faults)

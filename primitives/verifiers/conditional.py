@@ -59,10 +59,6 @@ class Conditional(Verifier):
         if not 0 <= self.beta < math.inf:
             raise ValueError(f"beta must be ≥ 0 and finite, got {self.beta}")
 
-    def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
-        """The argmax; the first index wins."""
-        return int(logits.argmax())
-
     def verify(
         self,
         tree: DraftTree,

@@ -26,10 +26,6 @@ class Greedy(Verifier):
     is_lossless_greedy = True
     valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
 
-    def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
-        """The argmax; the first index wins."""
-        return int(logits.argmax())
-
     def verify(
         self,
         tree: DraftTree,

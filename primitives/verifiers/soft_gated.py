@@ -109,10 +109,6 @@ class SoftGated(Verifier):
                 f"max_consecutive_relaxed must be ≥ 1 or null, got {self.max_consecutive_relaxed}"
             )
 
-    def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
-        """The argmax; the first index wins."""
-        return int(logits.argmax())
-
     def admit(
         self,
         last_logits: Float[Tensor, "v"],

@@ -22,6 +22,8 @@ def test_gsm8k_takes_a_folder_or_a_file(tmp_path):
     assert train.prompts[1].prompt_id == "2"
     one = DATASETS.create("gsm8k", path=str(tmp_path / "test.jsonl"))
     assert one.load("test").content_hash == test.content_hash
+    with pytest.raises(DatasetError, match="one file is the test split: train needs a folder"):
+        one.load("train")
 
 
 def test_gsm8k_names_line_and_field(tmp_path):
