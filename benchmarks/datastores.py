@@ -8,56 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
-import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from benchmarks.answers import AnswerCall, AnswerFile
-from benchmarks.contamination import ContaminationCheck
-from benchmarks.corpus import AnsweredPrompts, Corpus, Texts
-from benchmarks.datasets import DATASETS, DatasetLoader, Prompt, hash_prompts, limit_prompts
-from benchmarks.datasets.reader import Faults
-from benchmarks.datasets.text import TextFiles
 from benchmarks.datastore_config import (
-    STORED_ELSEWHERE,
-    HiddenStatesConfig,
-    TokensConfig,
-    build_command,
     datastore_config,
 )
-from benchmarks.documents import Document
-from methods.build import build_vanilla
+from benchmarks.datastore_recipe import Recipe
 from methods.cache import cache_root
-from methods.datastores.folder import FORMAT_VERSION, AlreadyBuilt, DatastoreError, Header
-from methods.datastores.hidden_states import build_hidden_store, open_hidden_store
-from methods.datastores.tokens import build_token_store, open_token_store
-from methods.decoding import decode
-from methods.generation import StopRule
-from methods.sampling import SamplingLaw
-from methods.targets.base import TargetModel
+from methods.datastores.folder import AlreadyBuilt, DatastoreError, Header
+from methods.datastores.hidden_states import open_hidden_store
+from methods.datastores.tokens import open_token_store
 from methods.targets.facts import model_identity
 from methods.targets.loading import LoadedModel
 from primitives.interfaces import DatastoreKind
-from primitives.random_source import TorchRandom
 
-logger = logging.getLogger(__name__)
-
-MAX_UNASKED_PROMPTS = 500
-"""A store of more prompts is built by its own command only: it may take hours."""
-SECONDS_BEFORE_ESTIMATE = 2.0
-"""How long a build is watched before its end is foretold."""
 MAX_LISTED_SOURCES = 10
 """Of more, the record of a run names their number and hash only; the header lists them."""
-TEXT_HAS_NO = ("split", "limit", "source", "max_new_tokens", "positions")
 _LEAK = "the very prompts that are measured: choose another dataset.split, datastore.split or store"
 
 
@@ -119,7 +89,7 @@ def provide_datastore(
         return opened
     if not is_asked and (config["dataset"]["name"], settings.split) == measured:
         raise DatastoreError(f"the datastore would be made from {_LEAK}")
-    recipe = _Recipe(settings, config, model, progress)
+    recipe = Recipe(settings, config, model, progress)
     path = cache_root() / "datastores" / recipe.name
     if not path.exists():
         if not is_asked:
@@ -147,297 +117,9 @@ def open_store(path: Path, kind: DatastoreKind, model: LoadedModel) -> OpenedSto
     return OpenedStore(store=states, header=states.header, path=path)
 
 
-class _Recipe:
-    """How one store is made."""
-
-    def __init__(
-        self,
-        settings: TokensConfig | HiddenStatesConfig,
-        config: Mapping[str, Any],
-        model: LoadedModel,
-        progress: bool,
-    ) -> None:
-        self.settings, self.model, self.has_progress = settings, model, progress
-        self.command = build_command(config)
-        fields = {k: v for k, v in config["dataset"].items() if k not in ("name", "split")}
-        self.reading = {name: value for name, value in fields.items() if name != "path"}
-        self.loader: DatasetLoader = DATASETS.create(config["dataset"]["name"], **fields)
-        self.corpus = self._corpus()
-        self.sources = self.corpus.sources()
-
-    @property
-    def name(self) -> str:
-        """Readable, and different for stores of different content."""
-        settings, facts = self.settings, self.model.facts
-        unused = TEXT_HAS_NO if isinstance(self.corpus, Texts) else ()
-        options = {
-            name: value
-            for name, value in vars(settings).items()
-            if name not in (*STORED_ELSEWHERE, *unused)
-        }
-        content = {
-            "kind": settings.kind,
-            "format": FORMAT_VERSION,
-            "options": options,
-            "sources": self.sources,
-            "reading": self.reading,
-            "test": hash_prompts(self.test_prompts),
-            "tokenizer": facts["tokenizer_hash"],
-            "prompt": self.model.codec.encode([("user", "x")]),  # With its system prompt.
-            "vocab_size": self.model.target.vocab_size,
-            "model": self.model_identity,
-        }
-        text = json.dumps(content, sort_keys=True, default=str)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-        words = (self.loader.name, settings.split, settings.source, self.model.name)
-        return "-".join([*words, settings.kind, digest]).replace("/", "--")
-
-    @property
-    def model_identity(self) -> dict[str, Any]:
-        """Of the model whose answers or states are stored; empty for reference tokens."""
-        is_own = self.settings.source == "generated" or self.settings.kind == "hidden_states"
-        return model_identity(self.model.facts) if is_own else {}
-
-    @cached_property
-    def test_prompts(self) -> tuple[Prompt, ...]:
-        """What must not be in the store; none if the dataset has no such split."""
-        has_test = "test" in self.loader.splits and self.settings.split != "test"
-        return self.loader.load("test").prompts if has_test else ()
-
-    def check_size(self) -> None:
-        """Refuses to begin something long that nobody asked for.
-
-        Raises:
-            DatastoreError: If the store is not small.
-        """
-        corpus = self.corpus
-        if isinstance(corpus, AnsweredPrompts) and (
-            len(corpus.dataset.prompts) <= MAX_UNASKED_PROMPTS
-        ):
-            return
-        raise DatastoreError(
-            f"the datastore {self.name} is not built yet, and is no small one: build it with\n"
-            f"  {self.command}\nor take fewer prompts with datastore.limit=N"
-        )
-
-    def build(self, path: Path) -> None:
-        """Answers, documents, files."""
-        settings, target = self.settings, self.model.target
-        tokens = self.corpus.estimated_tokens()
-        logger.info(f"building the datastore {path.name}: about {tokens:,} tokens, {self._bytes()}")
-        if isinstance(self.corpus, AnsweredPrompts) and self.corpus.answers is not None:
-            total = sum(len(prompt.turns) for prompt in self.corpus.dataset.prompts)
-            with _progress("answers", total, self.has_progress) as advance:
-                self.corpus.generate(
-                    _answer_call(target), batch_size=settings.batch_size, progress=advance
-                )
-        check = self._check()
-        facts: dict[str, Any] = {
-            "vocab_size": target.vocab_size,
-            "tokenizer_hash": self.model.facts["tokenizer_hash"],
-            "model": self.model_identity,
-            "sources": self.sources,
-            "command": self.command,
-            "options": {k: v for k, v in vars(settings).items() if k not in STORED_ELSEWHERE},
-            "report": {},
-        }
-        with _progress("tokens", tokens, self.has_progress) as advance:
-            documents = _watched(check, self.corpus.documents(), facts["report"], advance)
-            if isinstance(settings, TokensConfig):
-                build_token_store(
-                    path,
-                    (document.stored_ids for document in documents),
-                    chunk_tokens=settings.chunk_tokens,
-                    num_tokens=tokens,
-                    **facts,
-                )
-            else:
-                build_hidden_store(
-                    path,
-                    self._with_keys(documents, facts["report"]),
-                    dim=settings.dim,
-                    index=settings.index,
-                    rerank=settings.rerank,
-                    expected_keys=tokens,
-                    **facts,
-                )
-        logger.info(_overlap_line(facts["report"]["overlap"]))
-
-    def _check(self) -> ContaminationCheck | None:
-        """None if there is nothing to compare with."""
-        if self.test_prompts:
-            return ContaminationCheck(
-                prompts=self.test_prompts,
-                ngram=self.settings.overlap_ngram,
-                drops=self.settings.drop_overlapping,
-            )
-        if self.settings.drop_overlapping:
-            raise DatastoreError(
-                f"datastore.drop_overlapping=true needs test data, but dataset={self.loader.name} "
-                f"split={self.settings.split} has none to be compared with"
-            )
-        return None
-
-    def _corpus(self) -> Corpus:
-        settings, model = self.settings, self.model
-        if isinstance(self.loader, TextFiles):
-            if settings.source == "generated":
-                raise DatastoreError("dataset=text has no prompts: use datastore.source=reference")
-            faults = Faults(on_error=self.loader.on_error)
-            return Texts(loader=self.loader, codec=model.codec, faults=faults)
-        if settings.split not in self.loader.splits:
-            raise DatastoreError(
-                f"a datastore is made from the {settings.split} split of a dataset, which "
-                f"dataset={self.loader.name} has not: name a store with datastore.path=FOLDER"
-            )
-        dataset = limit_prompts(self.loader.load(settings.split), settings.limit)
-        if settings.source == "reference":
-            return AnsweredPrompts(dataset=dataset, codec=model.codec)
-        longest = model.target.max_context
-        if longest is not None and settings.max_new_tokens >= longest:
-            raise DatastoreError(
-                f"datastore.max_new_tokens must be below the {longest} tokens that the target "
-                f"model can attend to, got {settings.max_new_tokens}"
-            )
-        return AnsweredPrompts(
-            dataset=dataset,
-            codec=model.codec,
-            answers=self._answer_file(),
-            max_prompt_tokens=None if longest is None else longest - settings.max_new_tokens,
-        )
-
-    def _answer_file(self) -> AnswerFile:
-        """Answers in the cache, which begin with the packaged ones of this very model."""
-        identity, budget = model_identity(self.model.facts), self.settings.max_new_tokens
-        text = json.dumps([identity, budget], sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-        name = f"{self.loader.name}-{self.model.name}-{digest}.jsonl".replace("/", "--")
-        path = cache_root() / "answers" / name
-        return AnswerFile(
-            path,
-            model=identity,
-            max_new_tokens=budget,
-            first=self.loader.answers(self.model.name),
-        )
-
-    def _with_keys(
-        self, documents: Iterable[Document], report: dict[str, Any]
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Triples (stored ids, hidden states, where the continuation of each begins in the ids)."""
-        assert isinstance(self.settings, HiddenStatesConfig)
-        target, is_answer = self.model.target, self.settings.positions == "answer"
-        report["num_cut_tokens"] = 0
-        for document in documents:
-            for ids, num_known, num_prompt in _windows(document, target.max_context, report):
-                first = max(num_known - 1, num_prompt - 1 if is_answer else 0, 0)
-                if first > len(ids) - 2:
-                    continue  # No position has a continuation that is stored.
-                target.reset()
-                hidden = target.prefill(ids, reserve=0, prompt_hidden=True).prompt_hidden
-                assert hidden is not None
-                keys = hidden[first : len(ids) - 1].float().cpu().numpy()
-                stored = np.array(ids[num_known:], dtype=np.int64)
-                yield stored, keys, np.arange(first + 1, len(ids)) - num_known
-
-    def _bytes(self) -> str:
-        """About how large the store will be, in words."""
-        settings, tokens = self.settings, self.corpus.estimated_tokens()
-        id_bytes = 2 if self.model.target.vocab_size < 2**16 else 4
-        per_token = id_bytes + 4
-        if isinstance(settings, HiddenStatesConfig):
-            per_token = id_bytes + 4 + 2 * settings.dim
-        return f"{tokens * per_token / 1e6:,.1f} MB"
-
-
-def _answer_call(target: TargetModel) -> AnswerCall:
-    """Several greedy answers at a time where the target model can, else one after the other."""
-    batched: AnswerCall | None = getattr(target, "generate_batch", None)
-    if batched is not None:
-        return batched
-    law = SamplingLaw()
-    vanilla = build_vanilla(law)
-
-    def answer(prompts: Any, max_new_tokens: int) -> list[tuple[int, ...]]:
-        stop = StopRule(max_new_tokens=max_new_tokens, eos_ids=target.eos_ids)
-        random = TorchRandom.from_seed(0)
-        return [
-            decode(ids, target=target, method=vanilla, stop=stop, law=law, random=random).output_ids
-            for ids in prompts
-        ]
-
-    return answer
-
-
-def _watched(
-    check: ContaminationCheck | None,
-    documents: Iterable[Document],
-    report: dict[str, Any],
-    advance: Callable[[int], None],
-) -> Iterator[Document]:
-    """The documents that are kept; what was found is in `report` when the last one is taken."""
-    for document in documents if check is None else check.filter(documents):
-        yield document
-        advance(len(document.stored_ids))
-    report["overlap"] = None if check is None else check.report()
-
-
 def _short(sources: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The sources, or for many of them their number and a hash."""
     if len(sources) <= MAX_LISTED_SOURCES:
         return [dict(source) for source in sources]
     text = json.dumps([dict(source) for source in sources], sort_keys=True)
     return [{"num_sources": len(sources), "sha256": hashlib.sha256(text.encode()).hexdigest()}]
-
-
-def _windows(
-    document: Document, max_len: int | None, report: dict[str, Any]
-) -> Iterator[tuple[tuple[int, ...], int, int]]:
-    """Pieces (ids, known, prompt) that the target model can read.
-
-    A text is cut into windows, and nothing is lost; a conversation beyond the context loses its
-    end, which is counted in the report.
-    """
-    ids = document.token_ids
-    if max_len is None or len(ids) <= max_len:
-        yield ids, document.num_known, document.num_prompt
-    elif document.num_prompt == 0:
-        for start in range(0, len(ids), max_len):
-            yield ids[start : start + max_len], 0, 0
-    else:
-        report["num_cut_tokens"] += len(ids) - max_len
-        yield ids[:max_len], document.num_known, document.num_prompt
-
-
-@contextmanager
-def _progress(what: str, total: int, is_shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr; the function advances it, and says once how long it may take."""
-    console = Console(stderr=True)
-    start, done, is_told = monotonic(), 0, False
-
-    def advance(count: int) -> None:
-        nonlocal done, is_told
-        bar.advance(task, count)
-        done += count
-        seconds = monotonic() - start
-        if not is_told and seconds > SECONDS_BEFORE_ESTIMATE:
-            is_told = True
-            left = seconds * max(0, total - done) / done
-            logger.info(f"{what}: {done:,} of about {total:,}, about {left:,.0f} s left")
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    )  # fmt: skip
-    is_off = not (is_shown and console.is_terminal)
-    with Progress(*columns, console=console, transient=True, disable=is_off) as bar:
-        task = bar.add_task(what, total=total)
-        yield advance
-
-
-def _overlap_line(report: Mapping[str, Any] | None) -> str:
-    if report is None:
-        return "the documents were not compared with any test data: this dataset has none"
-    line = (
-        f"{report['num_overlapping']} of {report['num_documents']} documents share "
-        f"{report['ngram_words']} words in a row, or a short question, with the test split"
-    )
-    return f"{line}; they were left out" if report["num_dropped"] else line

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-import benchmarks.datastores
+import benchmarks.datastore_recipe
 from benchmarks.cli import build_spec, measure
 from benchmarks.datastore_config import CONFIGS, build_command, hydra_value
-from benchmarks.datastores import _windows
+from benchmarks.datastore_recipe import windows
 from benchmarks.documents import Document
 from configs import composed
 from methods.build import ConfigError
@@ -154,12 +154,12 @@ def test_another_system_prompt_is_another_store(tmp_path, cache, monkeypatch):
 def test_texts_beyond_the_context_are_cut_into_windows_and_conversations_counted():
     report = {"num_cut_tokens": 0}
     text = Document(name="t", token_ids=tuple(range(10)))
-    assert [ids for ids, _, _ in _windows(text, 4, report)] == [
+    assert [ids for ids, _, _ in windows(text, 4, report)] == [
         (0, 1, 2, 3), (4, 5, 6, 7), (8, 9),
     ]  # fmt: skip
     talk = Document(name="c", token_ids=tuple(range(10)), num_known=2, num_prompt=3)
-    assert list(_windows(talk, 4, report)) == [((0, 1, 2, 3), 2, 3)]
-    assert list(_windows(talk, None, report)) == [(tuple(range(10)), 2, 3)]
+    assert list(windows(talk, 4, report)) == [((0, 1, 2, 3), 2, 3)]
+    assert list(windows(talk, None, report)) == [(tuple(range(10)), 2, 3)]
     assert report["num_cut_tokens"] == 6
 
 
@@ -218,14 +218,14 @@ def test_how_a_text_is_cut_is_part_of_its_store(tmp_path, cache, script):
 
 def test_a_second_builder_waits_and_opens_what_the_first_has_built(tmp_path, cache, monkeypatch):
     config = toy(tmp_path, "method=rest")
-    build = benchmarks.datastores.build_token_store
+    build = benchmarks.datastore_recipe.build_token_store
 
     def built_by_another_first(path, documents, **options):
         documents = list(documents)
         build(path, documents, **options)
         return build(path, documents, **options)
 
-    monkeypatch.setattr(benchmarks.datastores, "build_token_store", built_by_another_first)
+    monkeypatch.setattr(benchmarks.datastore_recipe, "build_token_store", built_by_another_first)
     assert measure(config).code == 0
     assert len(stores(cache)) == 1
 
@@ -242,7 +242,7 @@ def test_a_header_that_was_edited_is_refused(tmp_path, cache, script):
 
 
 def test_a_large_dataset_is_not_answered_unasked(tmp_path, monkeypatch):
-    monkeypatch.setattr("benchmarks.datastores.MAX_UNASKED_PROMPTS", 10)
+    monkeypatch.setattr("benchmarks.datastore_recipe.MAX_UNASKED_PROMPTS", 10)
     outcome = measure(toy(tmp_path, "method=rest", "datastore.limit=null"))
     assert outcome.code == 2
     assert "is no small one: build it with\n  python scripts/build_datastore.py" in outcome.message
