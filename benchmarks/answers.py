@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.records import hash_ids
+from methods.build import build_vanilla
 from methods.datastores.folder import DatastoreError, explain_os_errors
+from methods.decoding import decode
+from methods.generation import StopRule
+from methods.sampling import SamplingLaw
+from methods.targets.base import TargetModel
+from primitives.random_source import TorchRandom
 
 FORMAT = 1
 
@@ -111,6 +117,25 @@ class AnswerFile:
                 f"{self.path} holds answers of {head}, but those of {self._head} are needed: "
                 "move it away"
             )
+
+
+def answer_call(target: TargetModel) -> AnswerCall:
+    """Several greedy answers at a time where the target model can, else one after the other."""
+    batched: AnswerCall | None = getattr(target, "generate_batch", None)
+    if batched is not None:
+        return batched
+    law = SamplingLaw()
+    vanilla = build_vanilla(law)
+
+    def answer(prompts: Any, max_new_tokens: int) -> list[tuple[int, ...]]:
+        stop = StopRule(max_new_tokens=max_new_tokens, eos_ids=target.eos_ids)
+        random = TorchRandom.from_seed(0)
+        return [
+            decode(ids, target=target, method=vanilla, stop=stop, law=law, random=random).output_ids
+            for ids in prompts
+        ]
+
+    return answer
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

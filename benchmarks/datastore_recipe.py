@@ -6,17 +6,13 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.answers import AnswerCall, AnswerFile
+from benchmarks.answers import AnswerFile, answer_call
 from benchmarks.contamination import ContaminationCheck
 from benchmarks.corpus import AnsweredPrompts, Corpus, Texts
 from benchmarks.datasets import DATASETS, DatasetLoader, Prompt, hash_prompts, limit_prompts
@@ -29,25 +25,18 @@ from benchmarks.datastore_config import (
     build_command,
 )
 from benchmarks.documents import Document
-from methods.build import build_vanilla
+from benchmarks.progress import counting
 from methods.cache import cache_root
 from methods.datastores.folder import FORMAT_VERSION, DatastoreError
 from methods.datastores.hidden_states import build_hidden_store
 from methods.datastores.tokens import build_token_store
-from methods.decoding import decode
-from methods.generation import StopRule
-from methods.sampling import SamplingLaw
-from methods.targets.base import TargetModel
 from methods.targets.facts import model_identity
 from methods.targets.loading import LoadedModel
-from primitives.random_source import TorchRandom
 
 logger = logging.getLogger(__name__)
 
 MAX_UNASKED_PROMPTS = 500
 """A store of more prompts is built by its own command only: it may take hours."""
-SECONDS_BEFORE_ESTIMATE = 2.0
-"""How long a build is watched before its end is foretold."""
 TEXT_HAS_NO = ("split", "limit", "source", "max_new_tokens", "positions")
 """Settings that plain texts have no use for."""
 
@@ -132,9 +121,9 @@ class Recipe:
         logger.info(f"building the datastore {path.name}: about {tokens:,} tokens, {self._bytes()}")
         if isinstance(self.corpus, AnsweredPrompts) and self.corpus.answers is not None:
             total = sum(len(prompt.turns) for prompt in self.corpus.dataset.prompts)
-            with _progress("answers", total, self.has_progress) as advance:
+            with counting("answers", total, self.has_progress) as advance:
                 self.corpus.generate(
-                    _answer_call(target), batch_size=settings.batch_size, progress=advance
+                    answer_call(target), batch_size=settings.batch_size, progress=advance
                 )
         check = self._check()
         facts: dict[str, Any] = {
@@ -146,7 +135,7 @@ class Recipe:
             "options": {k: v for k, v in vars(settings).items() if k not in STORED_ELSEWHERE},
             "report": {},
         }
-        with _progress("tokens", tokens, self.has_progress) as advance:
+        with counting("tokens", tokens, self.has_progress) as advance:
             documents = _watched(check, self.corpus.documents(), facts["report"], advance)
             if isinstance(settings, TokensConfig):
                 build_token_store(
@@ -254,25 +243,6 @@ class Recipe:
         return f"{tokens * per_token / 1e6:,.1f} MB"
 
 
-def _answer_call(target: TargetModel) -> AnswerCall:
-    """Several greedy answers at a time where the target model can, else one after the other."""
-    batched: AnswerCall | None = getattr(target, "generate_batch", None)
-    if batched is not None:
-        return batched
-    law = SamplingLaw()
-    vanilla = build_vanilla(law)
-
-    def answer(prompts: Any, max_new_tokens: int) -> list[tuple[int, ...]]:
-        stop = StopRule(max_new_tokens=max_new_tokens, eos_ids=target.eos_ids)
-        random = TorchRandom.from_seed(0)
-        return [
-            decode(ids, target=target, method=vanilla, stop=stop, law=law, random=random).output_ids
-            for ids in prompts
-        ]
-
-    return answer
-
-
 def _watched(
     check: ContaminationCheck | None,
     documents: Iterable[Document],
@@ -303,31 +273,6 @@ def windows(
     else:
         report["num_cut_tokens"] += len(ids) - max_len
         yield ids[:max_len], document.num_known, document.num_prompt
-
-
-@contextmanager
-def _progress(what: str, total: int, is_shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr; the function advances it, and says once how long it may take."""
-    console = Console(stderr=True)
-    start, done, is_told = monotonic(), 0, False
-
-    def advance(count: int) -> None:
-        nonlocal done, is_told
-        bar.advance(task, count)
-        done += count
-        seconds = monotonic() - start
-        if not is_told and seconds > SECONDS_BEFORE_ESTIMATE:
-            is_told = True
-            left = seconds * max(0, total - done) / done
-            logger.info(f"{what}: {done:,} of about {total:,}, about {left:,.0f} s left")
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    )  # fmt: skip
-    is_off = not (is_shown and console.is_terminal)
-    with Progress(*columns, console=console, transient=True, disable=is_off) as bar:
-        task = bar.add_task(what, total=total)
-        yield advance
 
 
 def _overlap_line(report: Mapping[str, Any] | None) -> str:

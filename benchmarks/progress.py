@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from types import TracebackType
 
@@ -20,7 +22,11 @@ from rich.progress import (
 from benchmarks.counts import num_output_tokens, num_step_tokens, num_steps
 from benchmarks.records import Request
 
+logger = logging.getLogger(__name__)
+
 SECONDS_BETWEEN_LINES = 5.0
+SECONDS_BEFORE_ESTIMATE = 2.0
+"""How long a build is watched before its end is foretold."""
 
 
 class RunProgress:
@@ -144,3 +150,28 @@ def open_progress(
         return RunProgress(num_total)
     console = console or Console(file=sys.stderr)
     return (_Bar if console.is_terminal else _Lines)(num_total, label, console)
+
+
+@contextmanager
+def counting(what: str, total: int, is_shown: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr; the function advances it, and says once how long it may take."""
+    console = Console(stderr=True)
+    start, done, is_told = monotonic(), 0, False
+
+    def advance(count: int) -> None:
+        nonlocal done, is_told
+        bar.advance(task, count)
+        done += count
+        seconds = monotonic() - start
+        if not is_told and seconds > SECONDS_BEFORE_ESTIMATE:
+            is_told = True
+            left = seconds * max(0, total - done) / done
+            logger.info(f"{what}: {done:,} of about {total:,}, about {left:,.0f} s left")
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    )  # fmt: skip
+    is_off = not (is_shown and console.is_terminal)
+    with Progress(*columns, console=console, transient=True, disable=is_off) as bar:
+        task = bar.add_task(what, total=total)
+        yield advance
