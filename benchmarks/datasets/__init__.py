@@ -7,7 +7,14 @@ Adding a dataset is one module here (a registered `DatasetLoader`) and one file 
 `configs/dataset/`.
 """
 
-from benchmarks.datasets.base import Dataset, DatasetLoader, Prompt, hash_prompts, limit_prompts
+from benchmarks.datasets.base import (
+    Dataset,
+    DatasetLoader,
+    Prompt,
+    Task,
+    hash_prompts,
+    limit_prompts,
+)
 from benchmarks.datasets.reader import DatasetError
 from primitives.registry import Registry
 
@@ -17,6 +24,7 @@ __all__ = [
     "DatasetError",
     "DatasetLoader",
     "Prompt",
+    "Task",
     "hash_prompts",
     "limit_prompts",
 ]

@@ -6,13 +6,27 @@ import hashlib
 import json
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from benchmarks.datasets.reader import DatasetError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """How answers to a prompt are scored.
+
+    Attributes:
+        scorer: Registered name in `benchmarks.scoring`.
+        data: What the scorer needs beside the prompt's references, as JSON values: the tests of a
+            programming task. It is part of the content hash.
+    """
+
+    scorer: str
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +38,16 @@ class Prompt:
         category: The kind of task, over which results are averaged.
         turns: What the user says, turn by turn; at least one, none blank.
         references: Good answers, `references[i]` to `turns[i]`; may be shorter than `turns`, and
-            an empty string means that the turn has none.
+            an empty string means that the turn has none. Several short answers to one turn stand
+            on a line each.
+        task: How answers are scored; None if nobody can say what is right.
     """
 
     prompt_id: str
     category: str
     turns: tuple[str, ...]
     references: tuple[str, ...] = ()
+    task: Task | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt_id.strip():
@@ -132,19 +149,24 @@ class DatasetLoader(ABC):
 
 
 def hash_prompts(prompts: Sequence[Prompt]) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of ids, categories, turns and references."""
-    # The fields are named one by one, so that a new field of Prompt leaves old hashes as they are.
-    rows = [
-        {
-            "prompt_id": prompt.prompt_id,
-            "category": prompt.category,
-            "turns": prompt.turns,
-            "references": prompt.references,
-        }
-        for prompt in prompts
-    ]
+    """The first 16 hexadecimal digits of the SHA-256 of all that the files say about the prompts."""
+    rows = [_content(prompt) for prompt in prompts]
     canonical = json.dumps(rows, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
+
+
+def _content(prompt: Prompt) -> dict[str, Any]:
+    """What two equal prompts agree in; which scorer is used is code, what it compares with is not."""
+    # The fields are named one by one, so that a new field of Prompt leaves old hashes as they are.
+    content: dict[str, Any] = {
+        "prompt_id": prompt.prompt_id,
+        "category": prompt.category,
+        "turns": prompt.turns,
+        "references": prompt.references,
+    }
+    if prompt.task is not None and prompt.task.data:
+        content["task"] = dict(prompt.task.data)
+    return content
 
 
 def limit_prompts(dataset: Dataset, limit: int | None, seed: int | None = None) -> Dataset:
