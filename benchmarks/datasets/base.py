@@ -149,14 +149,14 @@ class DatasetLoader(ABC):
 
 
 def hash_prompts(prompts: Sequence[Prompt]) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of all that the files say about the prompts."""
+    """The first 16 hexadecimal digits of the SHA-256 of all that files say about the prompts."""
     rows = [_content(prompt) for prompt in prompts]
     canonical = json.dumps(rows, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
 
 
 def _content(prompt: Prompt) -> dict[str, Any]:
-    """What two equal prompts agree in; which scorer is used is code, what it compares with is not."""
+    """What two equal prompts agree in. Which scorer is used is code; what it reads is content."""
     # The fields are named one by one, so that a new field of Prompt leaves old hashes as they are.
     content: dict[str, Any] = {
         "prompt_id": prompt.prompt_id,
