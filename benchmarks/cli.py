@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 
-from benchmarks.datasets import DATASETS, Dataset, limit_prompts
+from benchmarks.datasets import DATASETS, Dataset, Prompt, limit_prompts, shuffle_prompts
 from benchmarks.datastore_config import datastore_config
 from benchmarks.datastores import provide_datastore
 from benchmarks.files import RunFolderError, explain_os_errors
 from benchmarks.run_spec import RunSpec
 from benchmarks.runner import run
+from benchmarks.scoring.scores import check_tasks
 from benchmarks.table import print_results
 from methods.build import build_law, build_method, build_model, build_vanilla
 from methods.targets.errors import ModelUnavailable
@@ -38,6 +39,11 @@ SETTINGS = (
     "on_error",
     "profile",
     "num_generate_prompts",
+    "num_control_prompts",
+    "num_traced_prompts",
+    "allow_code_execution",
+    "wandb",
+    "wandb_project",
     "progress",
 )
 """Keys of the configuration that the runner takes as they are."""
@@ -52,17 +58,25 @@ class OwnSettings:
 
     Attributes:
         limit: Prompts to run, at least 1; None for all.
+        limit_seed: Which ones: None takes the first of each category, a number draws them.
+        order_seed: None keeps the order of the dataset, a number shuffles it.
+        warm_limit: Prompts of the dataset's train split that a warm retriever has seen.
         num_threads: CPU threads, at least 1; None for torch's choice.
         results_dir: Where run folders go.
     """
 
     limit: int | None
+    limit_seed: int | None
+    order_seed: int | None
+    warm_limit: int
     num_threads: int | None
     results_dir: str
 
     def __post_init__(self) -> None:
         if not self.results_dir:
             raise ValueError("results_dir must name a folder, got an empty text")
+        if self.warm_limit < 1:
+            raise ValueError(f"warm_limit must be ≥ 1, got {self.warm_limit}")
         if self.num_threads is not None and self.num_threads < 1:
             raise ValueError(f"num_threads must be ≥ 1 or null, got {self.num_threads}")
 
@@ -82,11 +96,13 @@ class Outcome:
         code: 0 done, 1 the run failed, 2 it could not be started, 130 interrupted.
         message: What to tell the user, if anything.
         summary: What `summary.json` holds, if there are results.
+        path: The run folder, if there are results.
     """
 
     code: int
     message: str | None = None
     summary: Mapping[str, Any] | None = None
+    path: Path | None = None
 
 
 def measure(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> Outcome:
@@ -116,7 +132,7 @@ def measure(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> Outcome:
         sys.stdout.write("This run had finished before; nothing was measured again.\n")
     sys.stdout.write(f"{result.path}\n")
     code = 1 if result.failure else 0
-    return Outcome(code=code, message=result.failure, summary=result.summary)
+    return Outcome(code=code, message=result.failure, summary=result.summary, path=result.path)
 
 
 def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpec:
@@ -139,6 +155,8 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
         config = {**config, "method": {**config["method"], "name": label}}
     method = build_method(config, law)
     dataset = load_dataset(config)
+    check_tasks(dataset)
+    warm_prompts = load_warm_prompts(config) if settings["state"] == "warm" else ()
     check_writable(Path(own.results_dir))
     wanted = method.retriever and method.retriever.wanted_datastore
     if wanted:
@@ -168,6 +186,7 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
         model_hashes=model.facts,
         datastores=datastores,
         load_seconds=load_seconds,
+        warm_prompts=warm_prompts,
         **settings,
     )
 
@@ -209,9 +228,20 @@ def check_writable(results_dir: Path) -> None:
 
 def load_dataset(config: Mapping[str, Any]) -> Dataset:
     """The prompts that a configuration asks for."""
+    dataset = _load_split(config, config["dataset"]["split"])
+    dataset = limit_prompts(dataset, config["limit"], config["limit_seed"])
+    return shuffle_prompts(dataset, config["order_seed"])
+
+
+def load_warm_prompts(config: Mapping[str, Any]) -> tuple[Prompt, ...]:
+    """What a warm retriever has seen: prompts of the train split."""
+    train = _load_split(config, "train")
+    return limit_prompts(train, config["warm_limit"], config["limit_seed"]).prompts
+
+
+def _load_split(config: Mapping[str, Any], split: str) -> Dataset:
     fields = {k: v for k, v in config["dataset"].items() if k not in ("name", "split")}
-    loader = DATASETS.create(config["dataset"]["name"], **fields)
-    return limit_prompts(loader.load(config["dataset"]["split"]), config["limit"], None)
+    return DATASETS.create(config["dataset"]["name"], **fields).load(split)
 
 
 def synchronize(devices: Sequence[torch.device]) -> None:

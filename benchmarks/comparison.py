@@ -10,15 +10,16 @@ from rich.console import Group
 from rich.text import Text
 
 from benchmarks.files import RunFolderError, read_json
-from benchmarks.table import Summary, new_table, plain_console, show, show_count, variant
+from benchmarks.table import Summary, badge, new_table, plain_console, show, variant
 
 COLUMNS = (
     "method", "tok/s", "tau", "strict tau", "coverage", "speedup [95 %]", "regret", "ROUGE-L",
-    "same ids",
+    "certificate",
 )  # fmt: skip
 EXPLANATION = (
     "tau: tokens per step; strict tau: the same trees under exact verification; coverage: steps "
-    "with a draft; regret: nats per token below the argmax; ROUGE-L and same ids: against vanilla"
+    "with a draft; regret: nats per token below the argmax; ROUGE-L: against vanilla; certificate: "
+    "prompts whose ids equal vanilla's, or what a difference means"
 )
 
 
@@ -69,7 +70,7 @@ def cells(summary: Summary) -> list[str]:
         show(metrics[summary["primary_speedup"]], "x"),
         show(metrics["regret"], ".3f") if is_relaxed else "",
         show(metrics["rouge_l"], ".2f") if is_relaxed else "",
-        show_count(metrics.get("identical_outputs")),
+        badge(summary),
     ]
 
 

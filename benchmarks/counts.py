@@ -35,7 +35,8 @@ def count_request(request: Request) -> dict[str, Any]:
 
     Returns:
         `output_tokens`, `step_tokens`, `steps`, `wall_ns`, `decode_ns`, `repetition` (mean over
-        turns); for `vanilla` and `method` also what `_count_steps` and the phases give.
+        turns), `turns`, `cut_turns` (ended by the budget); for `vanilla` and `method` also what
+        `_count_steps` and the phases give.
     """
     turns = request.turns
     counts: dict[str, Any] = {
@@ -46,6 +47,8 @@ def count_request(request: Request) -> dict[str, Any]:
         "decode_ns": sum(turn.wall_ns - turn.phase_ns.get("prefill", 0) for turn in turns),
         "repetition": sum(repetition_index(turn.output_ids) for turn in turns) / len(turns),
         "max_regret_bound": max_regret_bound(request),
+        "turns": len(turns),
+        "cut_turns": sum(turn.finish_reason == "length" for turn in turns),
     }
     for phase in CLOCK_PHASES:
         counts[f"phase:{phase}"] = sum(turn.phase_ns.get(phase, 0) for turn in turns)

@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 MAX_UNASKED_PROMPTS = 500
 """A store of more prompts is built by its own command only: it may take hours."""
+LOCATION = ("path", "revision")
+"""Fields of a dataset that say where it lies; what lies there is known by its content."""
 TEXT_HAS_NO = ("split", "limit", "source", "max_new_tokens", "positions")
 """Settings that plain texts have no use for."""
 
@@ -54,7 +56,7 @@ class Recipe:
         self.settings, self.model, self.has_progress = settings, model, progress
         self.command = build_command(config)
         fields = {k: v for k, v in config["dataset"].items() if k not in ("name", "split")}
-        self.reading = {name: value for name, value in fields.items() if name != "path"}
+        self.reading = {name: value for name, value in fields.items() if name not in LOCATION}
         self.loader: DatasetLoader = DATASETS.create(config["dataset"]["name"], **fields)
         self.corpus = self._corpus()
         self.sources = self.corpus.sources()

@@ -45,6 +45,18 @@ _REPETITION = Definition(
     "Share of an answer's 4-grams of tokens that it had before, mean over turns and prompts.",
 )
 
+_CUT = Definition(
+    "share",
+    "length_share.turns_ended_by_the_budget",
+    "Share of answers that ended at max_new_tokens and not by themselves.",
+)
+_SCORE = Definition(
+    "score",
+    "score.mean_over_scored_prompts",
+    "Mean task score of the answers, over the prompts that can be scored; the part behind the "
+    "point says what is scored.",
+)
+
 DEFINITIONS: dict[str, Definition] = {
     "tau": _TAU,
     "vanilla_tau": _TAU,
@@ -99,6 +111,25 @@ DEFINITIONS: dict[str, Definition] = {
     ),
     "repetition": _REPETITION,
     "vanilla_repetition": _REPETITION,
+    "length_share": _CUT,
+    "vanilla_length_share": _CUT,
+    "score": _SCORE,
+    "vanilla_score": _SCORE,
+    "relative_score": Definition(
+        "ratio",
+        "score.mean_over_vanilla_mean",
+        "The method's mean task score over vanilla's, on the same prompts.",
+    ),
+    "control_speedup": Definition(
+        "ratio",
+        "speedup.vanilla_over_vanilla.prefill_included",
+        "Vanilla's wall time over that of its own second answer, on the control prompts.",
+    ),
+    "identical_to_control": Definition(
+        "prompts",
+        "identity.vanilla_again.token_ids_of_all_turns",
+        "Prompts that vanilla answered twice with the same ids.",
+    ),
     "draft_nodes": Definition("nodes/step", "draft_nodes.micro.per_step", "Draft nodes per step."),
     "speedup": Definition(
         "ratio",

@@ -9,9 +9,10 @@ import numpy as np
 
 from benchmarks.clock import CLOCK_PHASES
 from benchmarks.definitions import define
-from benchmarks.prompt_table import ArmCounts, Ids, PromptTable
+from benchmarks.prompt_table import ArmCounts, PromptTable, first_difference
 from benchmarks.quality import rouge_l
 from benchmarks.records import Request
+from benchmarks.scoring.scores import ScoreRow
 from benchmarks.statistics import Statistic, bootstrap, exp_ratio, point, ratio, ratio_of_ratios
 
 NS_PER_S = 1e9
@@ -21,7 +22,13 @@ Metrics = dict[str, dict[str, Any]]
 """By name: `value`, `unit`, `definition`, `interval` ([low, high] or None), `num_prompts`."""
 
 
-def summarize(requests: Sequence[Request], *, is_greedy: bool, is_lossless: bool) -> dict[str, Any]:
+def summarize(
+    requests: Sequence[Request],
+    *,
+    is_greedy: bool,
+    is_lossless: bool,
+    scores: Sequence[ScoreRow] = (),
+) -> dict[str, Any]:
     """All metrics of a run, over the prompts on which both vanilla and method succeeded.
 
     Args:
@@ -29,6 +36,7 @@ def summarize(requests: Sequence[Request], *, is_greedy: bool, is_lossless: bool
         is_greedy: Whether ids can be compared between arms and repeats.
         is_lossless: Whether the method's output follows vanilla's; if not, the speedup per token
             is the primary one.
+        scores: Task scores of the answers, if they were scored.
 
     Returns:
         `num_prompts`, `num_measured`, `num_failed`; `primary_speedup`, the name of a metric;
@@ -40,6 +48,7 @@ def summarize(requests: Sequence[Request], *, is_greedy: bool, is_lossless: bool
     metrics = _all_metrics(table, requests, is_greedy) if table.categories else {}
     if table.categories and not is_lossless:
         metrics |= _quality(table, requests)
+    metrics |= score_metrics(scores, list(table.categories))
     lengths = (table.vanilla["output_tokens"], table.method["output_tokens"])
     return {
         "num_prompts": len({request.prompt_id for request in requests}),
@@ -48,7 +57,7 @@ def summarize(requests: Sequence[Request], *, is_greedy: bool, is_lossless: bool
         "primary_speedup": "speedup" if is_lossless else "speedup_rate",
         "has_equal_lengths": bool(np.array_equal(*lengths)),
         "metrics": metrics,
-        "categories": _by_category(table),
+        "categories": _by_category(table, scores),
         "failures": _failures(requests),
         "differences": _differences(table) if is_greedy else [],
         "unstable_prompts": table.unstable() if is_greedy else [],
@@ -59,10 +68,13 @@ def summarize(requests: Sequence[Request], *, is_greedy: bool, is_lossless: bool
 def _all_metrics(table: PromptTable, requests: Sequence[Request], is_greedy: bool) -> Metrics:
     vanilla, method = table.vanilla, table.method
     metrics = _main(vanilla, method) | _acceptance(vanilla, method) | _time(vanilla, method)
+    metrics |= _guards(vanilla, method)
     if is_greedy:
         metrics |= _count("identical_outputs", table.identical("vanilla", "method"))
     if len(table.arms["generate"]):
         metrics |= _beside_generate(table)
+    if len(table.arms["control"]):
+        metrics |= _beside_control(table)
     peaks = [r.peak_memory_bytes for r in requests if r.peak_memory_bytes is not None]
     if peaks:
         metrics |= _entry("peak_memory", max(peaks), None, len(table.categories))
@@ -113,18 +125,24 @@ def _acceptance(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
 
 def _quality(table: PromptTable, requests: Sequence[Request]) -> Metrics:
     """What a method that may change the output did to it."""
-    v, m, one = table.vanilla, table.method, np.ones(len(table.method))
+    m, one = table.method, np.ones(len(table.method))
     similarity = _similarity_to_vanilla(requests, m.prompt_ids)
-    metrics = (
-        _metric("regret", [m["regret"], m["step_tokens"]], ratio)
-        | _metric("rouge_l", [similarity, one], ratio)
-        | _metric("repetition", [m["repetition"], one], ratio)
-        | _metric("vanilla_repetition", [v["repetition"], one], ratio)
+    metrics = _metric("regret", [m["regret"], m["step_tokens"]], ratio) | _metric(
+        "rouge_l", [similarity, one], ratio
     )
     largest = m["max_regret_bound"].max()
     if largest > 0:
         columns = [m["gated"] * largest, m["step_tokens"]]
         metrics |= _metric("regret_bound", columns, ratio)
+    return metrics
+
+
+def _guards(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
+    """What makes acceptance cheap: loops, and answers that never end by themselves."""
+    metrics: Metrics = {}
+    for prefix, arm in (("", method), ("vanilla_", vanilla)):
+        metrics |= _metric(f"{prefix}repetition", [arm["repetition"], np.ones(len(arm))], ratio)
+        metrics |= _metric(f"{prefix}length_share", [arm["cut_turns"], arm["turns"]], ratio)
     return metrics
 
 
@@ -166,6 +184,46 @@ def _beside_generate(table: PromptTable) -> Metrics:
     )
 
 
+def _beside_control(table: PromptTable) -> Metrics:
+    """Vanilla a second time: how far apart two runs of the same thing are."""
+    control = table.arms["control"]
+    vanilla = table.vanilla.select(control.prompt_ids)
+    return _metric("control_speedup", [vanilla["wall_ns"], control["wall_ns"]], ratio) | _count(
+        "identical_to_control", table.identical("vanilla", "control")
+    )
+
+
+def score_metrics(scores: Sequence[ScoreRow], prompt_ids: Sequence[str]) -> Metrics:
+    """Mean score of the method, of vanilla, and their ratio, by what is scored."""
+    metrics: Metrics = {}
+    for metric in dict.fromkeys(row.metric for row in scores):
+        arms = {
+            arm: _scores_by_prompt(scores, metric, arm, prompt_ids) for arm in ("vanilla", "method")
+        }
+        shared = [p for p in prompt_ids if p in arms["vanilla"] and p in arms["method"]]
+        if shared:
+            vanilla, method = (np.array([arm[p] for p in shared]) for arm in arms.values())
+            one = np.ones(len(shared))
+            metrics |= (
+                _metric(f"score.{metric}", [method, one], ratio)
+                | _metric(f"vanilla_score.{metric}", [vanilla, one], ratio)
+                | _metric(f"relative_score.{metric}", [method, vanilla], ratio)
+            )
+    return metrics
+
+
+def _scores_by_prompt(
+    scores: Sequence[ScoreRow], metric: str, arm: str, prompt_ids: Sequence[str]
+) -> dict[str, float]:
+    """Mean over repeats."""
+    known = set(prompt_ids)
+    values: dict[str, list[float]] = {}
+    for row in scores:
+        if (row.metric, row.arm) == (metric, arm) and row.prompt_id in known:
+            values.setdefault(row.prompt_id, []).append(row.value)
+    return {prompt_id: float(np.mean(found)) for prompt_id, found in values.items()}
+
+
 def _rate(arm: ArmCounts) -> list[np.ndarray]:
     """Columns whose ratio is tokens per second."""
     return [arm["output_tokens"], arm["wall_ns"] / NS_PER_S]
@@ -198,13 +256,13 @@ def _entry(
     }
 
 
-def _by_category(table: PromptTable) -> dict[str, Metrics]:
+def _by_category(table: PromptTable, scores: Sequence[ScoreRow]) -> dict[str, Metrics]:
     categories: dict[str, Metrics] = {}
     for category in dict.fromkeys(table.categories.values()):
         prompt_ids = [p for p, other in table.categories.items() if other == category]
         categories[category] = _main(
             table.vanilla.select(prompt_ids), table.method.select(prompt_ids)
-        )
+        ) | score_metrics(scores, prompt_ids)
     return categories
 
 
@@ -219,15 +277,7 @@ def _failures(requests: Sequence[Request]) -> list[dict[str, Any]]:
 def _differences(table: PromptTable) -> list[dict[str, Any]]:
     """Where the method's ids first differ from vanilla's, by prompt and repeat."""
     return [
-        {"prompt_id": prompt_id, "repeat": repeat, **_first_difference(ids, other)}
+        {"prompt_id": prompt_id, "repeat": repeat, **first_difference(ids, other)}
         for (prompt_id, repeat), (ids, other) in table.pairs("vanilla", "method").items()
         if ids != other
     ]
-
-
-def _first_difference(first: Ids, second: Ids) -> dict[str, int]:
-    """Turn, and position among its output tokens."""
-    turn = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
-    pairs = zip(first[turn], second[turn], strict=False)
-    shared = min(len(first[turn]), len(second[turn]))
-    return {"turn": turn, "position": next((i for i, (a, b) in enumerate(pairs) if a != b), shared)}

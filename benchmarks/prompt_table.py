@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.counts import count_request
-from benchmarks.records import Arm, Request
+from benchmarks.records import ARMS, Arm, Request
 
 _TIMES = ["wall_ns", "decode_ns"]
 
 Ids = tuple[tuple[int, ...], ...]
 """Output ids of all turns of one request."""
+
+
+class Place(TypedDict):
+    """A token of a request: its turn, and its position among the output tokens of that turn."""
+
+    turn: int
+    position: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,7 +70,7 @@ class PromptTable:
     Attributes:
         categories: Category of each measured prompt, in the order of the dataset.
         failed: Prompts with an error of vanilla or method in some repeat.
-        arms: Counts per arm; those of `generate` cover some of the measured prompts.
+        arms: Counts per arm; `generate` and `control` cover some of the measured prompts.
         ids: Output ids by arm, prompt and repeat.
     """
 
@@ -104,8 +112,9 @@ class PromptTable:
     @classmethod
     def from_requests(cls, requests: Sequence[Request]) -> PromptTable:
         """Counts and pairs the rows of a run, which may be incomplete."""
-        failed = [r.prompt_id for r in requests if r.error is not None and r.arm != "generate"]
-        by_arm: dict[Arm, list[Request]] = {"vanilla": [], "method": [], "generate": []}
+        pair = ("vanilla", "method")
+        failed = [r.prompt_id for r in requests if r.error is not None and r.arm in pair]
+        by_arm: dict[Arm, list[Request]] = {arm: [] for arm in ARMS}
         for request in requests:
             if request.error is None and request.prompt_id not in failed:
                 by_arm[request.arm].append(request)
@@ -125,6 +134,15 @@ class PromptTable:
 def output_ids(request: Request) -> Ids:
     """The ids of all turns."""
     return tuple(turn.output_ids for turn in request.turns)
+
+
+def first_difference(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> Place:
+    """Where two answers that differ do so first."""
+    turn = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+    pairs = zip(first[turn], second[turn], strict=False)
+    shared = min(len(first[turn]), len(second[turn]))
+    position = next((i for i, (a, b) in enumerate(pairs) if a != b), shared)
+    return Place(turn=turn, position=position)
 
 
 def _prompt_ids(requests: Sequence[Request]) -> set[str]:

@@ -28,7 +28,8 @@ DISTRIBUTIONS = {
     "faiss": ("faiss-cpu", "faiss-gpu-cu12", "faiss-gpu"),
 }
 IGNORED_CONFIG = (
-    "results_dir", "progress", "on_error", "wandb", "hydra", "dataset.path", "datastore",
+    "results_dir", "progress", "on_error", "wandb", "wandb_project", "hydra", "dataset.path",
+    "datastore", "allow_code_execution",
 )  # fmt: skip
 """Dotted keys that say where things lie or how a run is shown, and cannot change its results; of a
 datastore the content counts."""

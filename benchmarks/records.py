@@ -11,14 +11,17 @@ import hashlib
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from methods.generation import StepRecord
 
 SCHEMA_VERSION = 2
 
-Arm = Literal["vanilla", "method", "generate"]
-"""Who answered: the loop without a retriever, the method, or the library's own `generate`."""
+Arm = Literal["vanilla", "method", "generate", "control"]
+"""Who answered: the loop without a retriever, the method, the library's own `generate`, or vanilla
+a second time, as a control of what differs without any cause."""
+
+ARMS: tuple[Arm, ...] = get_args(Arm)
 
 RequestKey = tuple[str, int, Arm]
 """Prompt id, repeat and arm: no run has two rows with the same one."""
@@ -31,6 +34,34 @@ _WORDS = ("reasons", "sources")
 _NUMBERS = ("regrets", "regret_bounds")
 _DIGITS = 6
 _Item = TypeVar("_Item", bound=Hashable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTree:
+    """The draft tree of one step, for people.
+
+    Attributes:
+        token_ids: Per node; node 0 is pending.
+        tokens: Per node, its text where it stands.
+        parents: Per node the index of its parent, -1 at depth 0.
+        sources: Per node where it came from; "" for node 0.
+        path: The committed nodes.
+    """
+
+    token_ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    parents: tuple[int, ...]
+    sources: tuple[str, ...]
+    path: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StepTree:
+        """The inverse of `to_json`."""
+        return cls(**{name: tuple(items) for name, items in value.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +82,7 @@ class Steps:
         sources: Per step the source of each committed node.
         regrets: Per step the regret of each committed node in nats; empty if all are 0.
         regret_bounds: Per step its bound for each committed node in nats; empty without one.
+        trees: Per step the draft tree; None if they were not recorded.
     """
 
     num_draft_nodes: tuple[int, ...] = ()
@@ -66,9 +98,10 @@ class Steps:
     sources: tuple[tuple[str, ...], ...] = ()
     regrets: tuple[tuple[float, ...], ...] = ()
     regret_bounds: tuple[tuple[float, ...], ...] = ()
+    trees: tuple[StepTree, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in (*_COUNTS, *_WORDS, *_NUMBERS):
+        for name in (*_COUNTS, *_WORDS, *_NUMBERS, *(["trees"] if self.trees else [])):
             length = len(getattr(self, name))
             if length != len(self):
                 raise ValueError(f"{name} must have one entry per step ({len(self)}), got {length}")
@@ -77,7 +110,12 @@ class Steps:
         return len(self.num_output)
 
     @classmethod
-    def from_records(cls, records: Sequence[StepRecord], step_ns: Sequence[int]) -> Steps:
+    def from_records(
+        cls,
+        records: Sequence[StepRecord],
+        step_ns: Sequence[int],
+        trees: Sequence[StepTree] | None = None,
+    ) -> Steps:
         """The columns of a generation's step records."""
         columns: dict[str, Any] = {
             name: tuple(getattr(record, name) for record in records)
@@ -87,13 +125,16 @@ class Steps:
         for name in _NUMBERS:
             values = (getattr(record, name) for record in records)
             columns[name] = tuple(tuple(round(x, _DIGITS) for x in row) for row in values)
-        return cls(step_ns=tuple(step_ns), **columns)
+        kept = None if trees is None else tuple(trees)
+        return cls(step_ns=tuple(step_ns), trees=kept, **columns)
 
     def to_json(self) -> dict[str, Any]:
         """Counts as lists; tuples as the distinct ones and one index per step."""
         counts = {name: list(getattr(self, name)) for name in _COUNTS}
         # Most steps have no regrets or the same reasons: each distinct tuple is written once.
-        return counts | {name: _to_categories(getattr(self, name)) for name in (*_WORDS, *_NUMBERS)}
+        columns = {name: _to_categories(getattr(self, name)) for name in (*_WORDS, *_NUMBERS)}
+        trees = {} if self.trees is None else {"trees": [tree.to_json() for tree in self.trees]}
+        return counts | columns | trees
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Steps:
@@ -103,7 +144,9 @@ class Steps:
             name: tuple(tuple(value[name]["values"][code]) for code in value[name]["codes"])
             for name in (*_WORDS, *_NUMBERS)
         }
-        return cls(**columns)
+        trees = value.get("trees")
+        kept = None if trees is None else tuple(map(StepTree.from_json, trees))
+        return cls(trees=kept, **columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +163,7 @@ class Turn:
         wall_ns: Wall time, prefill included.
         phase_ns: Wall time per phase, which sums to `wall_ns`; empty for `generate`.
         steps: The decoding steps; None for `generate`, whose steps cannot be seen.
+        output_tokens: The text of each output token where it stands; None if it was not recorded.
     """
 
     num_prompt_tokens: int
@@ -131,6 +175,7 @@ class Turn:
     wall_ns: int
     phase_ns: Mapping[str, int]
     steps: Steps | None
+    output_tokens: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.output_ids:
@@ -144,12 +189,16 @@ class Turn:
     def to_json(self) -> dict[str, Any]:
         """All fields."""
         steps = None if self.steps is None else self.steps.to_json()
-        return vars(self) | {"phase_ns": dict(self.phase_ns), "steps": steps}
+        value = vars(self) | {"phase_ns": dict(self.phase_ns), "steps": steps}
+        if self.output_tokens is None:
+            del value["output_tokens"]
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Turn:
         """The inverse of `to_json`."""
         prompt_ids, steps = value["prompt_ids"], value["steps"]
+        tokens = value.get("output_tokens")
         return cls(
             num_prompt_tokens=value["num_prompt_tokens"],
             prompt_sha=value["prompt_sha"],
@@ -160,6 +209,7 @@ class Turn:
             wall_ns=value["wall_ns"],
             phase_ns=dict(value["phase_ns"]),
             steps=None if steps is None else Steps.from_json(steps),
+            output_tokens=None if tokens is None else tuple(tokens),
         )
 
 

@@ -10,8 +10,9 @@ from benchmarks.clock import PhaseClock, no_garbage_collection
 from benchmarks.datasets.base import Prompt
 from benchmarks.records import Arm, Steps, Turn, hash_ids
 from benchmarks.run_spec import RunSpec
+from benchmarks.traces import step_trees, token_texts
 from methods.decoding import decode
-from methods.generation import StopRule
+from methods.generation import StepRecord, StopRule
 from primitives.random_source import TorchRandom
 
 
@@ -28,8 +29,10 @@ class Responder:
         self.spec = spec
         self.stop = StopRule(max_new_tokens=spec.max_new_tokens, eos_ids=spec.target.eos_ids)
 
-    def respond(self, prompt: Prompt, arm: Arm, repeat: int) -> tuple[Turn, ...]:
-        """All turns of a conversation.
+    def respond(
+        self, prompt: Prompt, arm: Arm, repeat: int, *, is_traced: bool = False
+    ) -> tuple[Turn, ...]:
+        """All turns of a conversation; traced, with the texts of tokens and the draft trees.
 
         Raises:
             ContextOverflow: If a turn does not fit the target model.
@@ -43,27 +46,44 @@ class Responder:
             messages.append(("user", text))
             prompt_ids = self.spec.codec.encode(messages)
             seed = derive_seed(self.spec.seed, prompt.prompt_id, number, repeat)
-            turns.append(self._answer(arm, prompt_ids, seed, keep_prompt_ids=repeat == 0))
+            answer = (
+                self._generate(prompt_ids)
+                if arm == "generate"
+                else self._decode(arm, prompt_ids, seed)
+            )
+            turns.append(
+                self._turn(prompt_ids, answer, keep_prompt_ids=repeat == 0, is_traced=is_traced)
+            )
             is_own = self.spec.history == "own" or number + 1 == len(prompt.turns)
             messages.append(("assistant", turns[-1].text if is_own else prompt.references[number]))
         return tuple(turns)
 
-    def _answer(
-        self, arm: Arm, prompt_ids: Sequence[int], seed: int, *, keep_prompt_ids: bool
+    def _turn(
+        self,
+        prompt_ids: Sequence[int],
+        answer: _Answer,
+        *,
+        keep_prompt_ids: bool,
+        is_traced: bool,
     ) -> Turn:
-        answer = (
-            self._generate(prompt_ids) if arm == "generate" else self._decode(arm, prompt_ids, seed)
-        )
+        """The record of an answer; what takes time here is not timed."""
+        codec, steps, tokens = self.spec.codec, None, None
+        if answer.records is not None:
+            trees = step_trees(codec, answer.records, prompt_ids) if is_traced else None
+            steps = Steps.from_records(answer.records, answer.step_ns, trees)
+        if is_traced:
+            tokens = token_texts(codec, answer.output_ids, prompt_ids[-1])
         return Turn(
             num_prompt_tokens=len(prompt_ids),
             prompt_sha=hash_ids(prompt_ids),
             prompt_ids=tuple(prompt_ids) if keep_prompt_ids else None,
             output_ids=tuple(answer.output_ids),
-            text=self.spec.codec.decode(answer.output_ids),
+            text=codec.decode(answer.output_ids),
             finish_reason=answer.finish_reason or "other",
             wall_ns=answer.wall_ns,
             phase_ns=answer.phase_ns,
-            steps=answer.steps,
+            steps=steps,
+            output_tokens=tokens,
         )
 
     def _decode(self, arm: Arm, prompt_ids: Sequence[int], seed: int) -> _Answer:
@@ -75,7 +95,7 @@ class Responder:
             generation = decode(
                 prompt_ids,
                 target=self.spec.target,
-                method=self.spec.vanilla if arm == "vanilla" else self.spec.method,
+                method=self.spec.method if arm == "method" else self.spec.vanilla,
                 stop=self.stop,
                 law=self.spec.law,
                 random=random,
@@ -83,9 +103,13 @@ class Responder:
             )
             self.spec.synchronize()
             timing = clock.stop()
-        steps = Steps.from_records(generation.steps, timing.step_ns)
         return _Answer(
-            generation.output_ids, generation.finish_reason, timing.wall_ns, timing.phase_ns, steps
+            generation.output_ids,
+            generation.finish_reason,
+            timing.wall_ns,
+            timing.phase_ns,
+            generation.steps,
+            timing.step_ns,
         )
 
     def _generate(self, prompt_ids: Sequence[int]) -> _Answer:
@@ -98,7 +122,7 @@ class Responder:
             self.spec.synchronize()
             timing = clock.stop()
         output_ids, finish_reason = self.stop.clip(new_ids, 0)
-        return _Answer(output_ids, finish_reason, timing.wall_ns, {}, None)
+        return _Answer(output_ids, finish_reason, timing.wall_ns, {}, None, ())
 
 
 class _Answer(NamedTuple):
@@ -106,7 +130,8 @@ class _Answer(NamedTuple):
     finish_reason: str | None
     wall_ns: int
     phase_ns: dict[str, int]
-    steps: Steps | None
+    records: Sequence[StepRecord] | None
+    step_ns: Sequence[int]
 
 
 def _check_references(prompt: Prompt) -> None:

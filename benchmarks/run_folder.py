@@ -3,7 +3,9 @@
     config.yaml     resolved configuration                               before the first prompt
     env.json        code, hashes, and one description per session        before the first prompt
     requests.jsonl  one row per prompt, repeat and arm                   as they finish
-    summary.json    every metric, computed from the rows                 at the end
+    scores.jsonl    one row per scored answer, if the dataset has scorers  at the end
+    divergences.json  what lies behind ids that differ from vanilla's    at the end
+    summary.json    every metric, computed from these                    at the end
     status.json     running / done / failed / interrupted, and why       always
 
 A folder is written by one process at a time, kept apart by a lock that dies with its holder.

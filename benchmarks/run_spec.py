@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.datasets.base import Dataset
+from benchmarks.certificate import tier_of
+from benchmarks.datasets.base import Dataset, Prompt, hash_prompts
 from benchmarks.provenance import code_version, run_id
 from benchmarks.run_folder import run_path
+from benchmarks.tracking import DEFAULT_PROJECT, MODES
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
 from methods.targets.base import TargetModel, TextCodec
@@ -40,7 +42,9 @@ class RunSpec:
         seed: Seed of all random choices.
         repeats: Passes over the dataset, at least 1.
         warmup: Untimed prompts per arm before the first pass, at least 0; none is of the dataset.
-        state: `reset` empties the retriever before each prompt; `carry` before each pass only.
+        state: `reset` empties the retriever before each prompt; `carry` before each pass only;
+            `warm` as `carry`, but each pass begins with untimed answers to `warm_prompts`.
+        warm_prompts: What a warm retriever has seen; none is of the dataset.
         history: What a later turn sees as the assistant's earlier answers: the arm's `own`, or
             the dataset's `reference`.
         on_error: `record` notes a failed prompt and goes on; `stop` raises.
@@ -48,6 +52,12 @@ class RunSpec:
         synchronize: Waits for the device.
         generate: Timed beside, on the first prompts, if decoding is greedy; None for not at all.
         num_generate_prompts: How many prompts that is.
+        num_control_prompts: Prompts that vanilla answers a second time, as a control; None for all
+            where rounding can differ (16-bit, or no CPU), else for none.
+        num_traced_prompts: Prompts whose draft trees and token texts are recorded.
+        allow_code_execution: Whether scorers may run what the models wrote.
+        wandb: Whether Weights & Biases is told, and how.
+        wandb_project: Under which name.
         device: Where the target model lives, e.g. `cpu` or `cuda:0`.
         peak_memory: Peak memory of the process so far in bytes, None if unknown.
         model_hashes: What identifies weights and tokenizer, as plain JSON values; recorded.
@@ -69,13 +79,19 @@ class RunSpec:
     seed: int = 0
     repeats: int = 1
     warmup: int = 1
-    state: Literal["reset", "carry"] = "reset"
+    state: Literal["reset", "carry", "warm"] = "reset"
+    warm_prompts: tuple[Prompt, ...] = ()
     history: Literal["own", "reference"] = "own"
     on_error: Literal["record", "stop"] = "record"
     profile: bool = False
     synchronize: Callable[[], None] = _do_nothing
     generate: GenerateCall | None = None
     num_generate_prompts: int = 0
+    num_control_prompts: int | None = 0
+    num_traced_prompts: int = 0
+    allow_code_execution: bool = False
+    wandb: Literal["online", "offline", "off"] = "off"
+    wandb_project: str = DEFAULT_PROJECT
     device: str = "cpu"
     peak_memory: Callable[[], int | None] = lambda: None
     model_hashes: Mapping[str, Any] = field(default_factory=dict)
@@ -86,18 +102,23 @@ class RunSpec:
     def __post_init__(self) -> None:
         for name, least in (
             ("max_new_tokens", 1), ("repeats", 1), ("warmup", 0), ("num_generate_prompts", 0),
+            ("num_traced_prompts", 0), ("num_control_prompts", 0),
         ):  # fmt: skip
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be ≥ {least}, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be ≥ {least}, got {value}")
         for name, words in (
-            ("state", ("reset", "carry")),
+            ("state", ("reset", "carry", "warm")),
             ("history", ("own", "reference")),
             ("on_error", ("record", "stop")),
+            ("wandb", MODES),
         ):
             if getattr(self, name) not in words:
                 raise ValueError(
                     f"{name} must be {' or '.join(words)}, got {getattr(self, name)!r}"
                 )
+        if self.state == "warm" and not self.warm_prompts:
+            raise ValueError("state=warm needs prompts to warm up with, got none")
         if self.vanilla.retriever is not None:
             raise ValueError("vanilla must have no retriever: it is the same loop without drafts")
 
@@ -111,6 +132,17 @@ class RunSpec:
     def has_exact_phases(self) -> bool:
         """Whether the time of each phase is its own, not that of work still queued."""
         return self.profile or self.device == "cpu"
+
+    @property
+    def controlled(self) -> int:
+        """`num_control_prompts`, as a number."""
+        if not self.law.is_greedy:
+            return 0  # Two samples differ without any cause; `law_test` compares their laws.
+        if self.num_control_prompts is not None:
+            return self.num_control_prompts
+        facts = {"is_greedy": True, "device": self.device, "dtype": self.model_hashes.get("dtype")}
+        is_exact = tier_of(facts) == "exact"
+        return 0 if is_exact else len(self.dataset.prompts)
 
     @property
     def run_id(self) -> str:
@@ -127,6 +159,9 @@ class RunSpec:
             "history": self.history,
             "profile": self.profile,
             "num_generate_prompts": self.num_generate_prompts if self.generate else 0,
+            "num_control_prompts": self.controlled,
+            "num_traced_prompts": self.num_traced_prompts,
+            "warm": hash_prompts(self.warm_prompts) if self.state == "warm" else None,
         }
         return run_id(
             self.config,
@@ -163,6 +198,9 @@ class RunSpec:
             "repeats": self.repeats,
             "is_greedy": self.law.is_greedy,
             "is_lossless": self.is_lossless,
+            "law": vars(self.law),
+            "node_budget": self.method.node_budget if self.method.retriever else 0,
+            "is_stateful": bool(self.method.retriever and self.method.retriever.is_cross_request),
             "has_exact_phases": self.has_exact_phases,
             "state": self.state,
             "history": self.history,

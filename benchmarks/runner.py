@@ -7,6 +7,7 @@ verification and cache work; tokenisation lies outside. What failed is recorded 
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +15,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchmarks.certificate import certify
 from benchmarks.clock import present_objects_frozen
 from benchmarks.datasets.base import Prompt, limit_prompts
-from benchmarks.files import RunFolderError, read_json
+from benchmarks.divergence import examine
+from benchmarks.files import RunFolderError, read_json, write_json
 from benchmarks.metrics import summarize
-from benchmarks.progress import RunProgress, open_progress
+from benchmarks.progress import RunProgress, counting, open_progress
 from benchmarks.provenance import code_version, describe_environment, is_same_machine
 from benchmarks.records import SCHEMA_VERSION, Arm, Request, RequestError, RequestKey, Turn
 from benchmarks.responder import Responder
 from benchmarks.row_log import read_requests
 from benchmarks.run_folder import RunFolder
 from benchmarks.run_spec import RunSpec
+from benchmarks.scoring.scores import read_scores, score_run, write_scores
+from benchmarks.tracking import Tracker, open_tracker
+
+logger = logging.getLogger(__name__)
+
+EXAMINED = "divergences.json"
+SCORES = "scores.jsonl"
 
 WARMUP_PROMPTS = tuple(
     Prompt(prompt_id=f"warmup-{number}", category="warmup", turns=(text,))
@@ -65,14 +75,18 @@ def run(spec: RunSpec) -> RunResult:
     with RunFolder(spec.path) as folder:
         session = _Session(spec, folder)
         if folder.is_done:
-            # From the rows again: a table must not outlive the data that it comes from.
-            summary = summarize_folder(folder.path)
-            num_rows = len(read_requests(folder.path / "requests.jsonl"))
+            requests = read_requests(folder.path / "requests.jsonl")
+            num_rows = len(requests)
             if num_rows != session.num_expected:
                 raise RunFolderError(
                     f"{folder.path} is marked as done, but holds {num_rows} of "
                     f"{session.num_expected} rows: move it away to measure anew"
                 )
+            if spec.allow_code_execution:  # Which may not have been allowed before.
+                _score(spec, folder.path, requests)
+            # From the rows again: a table must not outlive the data that it comes from.
+            summary = summarize_folder(folder.path)
+            write_json(folder.path / "summary.json", summary)
             return RunResult(path=folder.path, summary=summary, was_finished=True)
         folder.start(
             config=spec.config,
@@ -80,10 +94,19 @@ def run(spec: RunSpec) -> RunResult:
             environment=describe_environment(spec.device, spec.load_seconds),
             num_expected=session.num_expected,
         )
-        session.measure()
-        summary = summarize_folder(folder.path)
-        failure = _failure(summary)
-        folder.finish(summary, failure=failure)
+        with open_tracker(
+            spec.wandb,
+            project=spec.wandb_project,
+            config=spec.config,
+            facts=spec.facts,
+            directory=folder.path,
+        ) as tracker:
+            session.measure(tracker)
+            _judge(spec, folder)
+            summary = summarize_folder(folder.path)
+            failure = _failure(summary)
+            folder.finish(summary, failure=failure)
+            tracker.log_summary(summary)
         return RunResult(path=folder.path, summary=summary, failure=failure)
 
 
@@ -97,17 +120,44 @@ def summarize_folder(path: Path) -> dict[str, Any]:
     if known is None:
         raise RunFolderError(f"{path} is no run folder: it has no env.json")
     run_facts, sessions = known["run"], known["sessions"]
+    requests = read_requests(path / "requests.jsonl")
     metrics = summarize(
-        read_requests(path / "requests.jsonl"),
+        requests,
         is_greedy=run_facts["is_greedy"],
         is_lossless=run_facts["is_lossless"],
+        scores=read_scores(path / SCORES),
     )
+    certificate = certify(requests, run_facts, read_json(path / EXAMINED))
     return {
         "schema_version": SCHEMA_VERSION,
         "run": run_facts,
         "is_one_machine": all(is_same_machine(sessions[0], other) for other in sessions),
+        "certificate": certificate.to_json(),
         **metrics,
     }
+
+
+def _judge(spec: RunSpec, folder: RunFolder) -> None:
+    """Looks at differences with the target model, and scores the answers."""
+    requests = folder.log.requests
+    if spec.law.is_greedy and spec.is_lossless:
+        write_json(folder.path / EXAMINED, examine(spec, requests))
+    _score(spec, folder.path, requests)
+
+
+def _score(spec: RunSpec, path: Path, requests: Sequence[Request]) -> None:
+    """Writes scores, unless that has been done with as much as is allowed now."""
+    with counting("scoring answers", len(requests), spec.progress) as progress:
+        rows, note = score_run(
+            requests,
+            spec.dataset,
+            allow_code_execution=spec.allow_code_execution,
+            progress=progress,
+        )
+    if note and any(prompt.task for prompt in spec.dataset.prompts):
+        logger.info("%s", note)
+    if rows:
+        write_scores(path / SCORES, rows)
 
 
 def _facts(spec: RunSpec) -> dict[str, Any]:
@@ -147,12 +197,24 @@ class _Session:
 
     @cached_property
     def _generate_ids(self) -> frozenset[str]:
-        """Prompts on which the library's own generate is timed, spread over the categories."""
-        spec = self.spec
-        if spec.generate is None or not spec.law.is_greedy or spec.num_generate_prompts == 0:
-            return frozenset()
-        chosen = limit_prompts(spec.dataset, spec.num_generate_prompts)
-        return frozenset(prompt.prompt_id for prompt in chosen.prompts)
+        """Prompts on which the library's own generate is timed."""
+        is_possible = self.spec.generate is not None and self.spec.law.is_greedy
+        return self._spread(self.spec.num_generate_prompts if is_possible else 0)
+
+    @cached_property
+    def _control_ids(self) -> frozenset[str]:
+        """Prompts that vanilla answers twice."""
+        return self._spread(self.spec.controlled)
+
+    @cached_property
+    def _traced_ids(self) -> frozenset[str]:
+        """Prompts whose draft trees are recorded."""
+        return self._spread(self.spec.num_traced_prompts)
+
+    def _spread(self, num: int) -> frozenset[str]:
+        """So many prompts, spread over the categories."""
+        chosen = limit_prompts(self.spec.dataset, num).prompts if num else ()
+        return frozenset(prompt.prompt_id for prompt in chosen)
 
     @property
     def num_expected(self) -> int:
@@ -162,24 +224,28 @@ class _Session:
 
     def arms(self, index: int) -> tuple[Arm, ...]:
         """Who answers the prompt with this index."""
-        spec = self.spec
-        has_generate = spec.dataset.prompts[index].prompt_id in self._generate_ids
-        return ("vanilla", "method", "generate") if has_generate else ("vanilla", "method")
+        prompt_id = self.spec.dataset.prompts[index].prompt_id
+        arms: list[Arm] = ["vanilla", "method"]
+        if prompt_id in self._generate_ids:
+            arms.append("generate")
+        if prompt_id in self._control_ids:
+            arms.append("control")
+        return tuple(arms)
 
-    def measure(self) -> None:
+    def measure(self, tracker: Tracker) -> None:
         """Warms up, then measures every row that is not there yet."""
         spec = self.spec
         label = f"{spec.method.name} on {spec.dataset.name}"
         num_total = spec.repeats * len(spec.dataset.prompts)
-        if len(self.folder.log.requests) == self.num_expected:
-            return
+        is_complete = len(self.folder.log.requests) == self.num_expected
         with (
             present_objects_frozen(),
             open_progress(num_total, label=label, is_shown=spec.progress) as progress,
         ):
-            self._warm_up()
+            if not is_complete:
+                self._warm_up()
             for repeat in range(spec.repeats):
-                self._measure_pass(repeat, progress)
+                self._measure_pass(repeat, progress, tracker)
 
     def _warm_up(self) -> None:
         """Untimed answers; every pass begins with a reset of what the retriever learnt here."""
@@ -187,11 +253,13 @@ class _Session:
             for arm in self.arms(0):
                 self._attempt(WARMUP_PROMPTS[number % len(WARMUP_PROMPTS)], arm, number)
 
-    def _measure_pass(self, repeat: int, progress: RunProgress) -> None:
+    def _measure_pass(self, repeat: int, progress: RunProgress, tracker: Tracker) -> None:
         """One pass over the dataset; what an earlier session recorded is not measured again."""
         self._reset_retriever()
         rows = {request.key: request for request in self.folder.log.requests}
         is_complete = all(key in rows for i in self._indices for key in self._keys(i, repeat))
+        if self.spec.state == "warm" and not is_complete:
+            self._warm_retriever(repeat)
         for index in self._indices:
             keys = self._keys(index, repeat)
             if self.spec.state == "reset":
@@ -203,6 +271,17 @@ class _Session:
                     self._relive(index, key)
             is_earlier = all(rows[key].session < self.folder.session for key in keys)
             progress.add([rows[key] for key in keys], is_earlier=is_earlier)
+            tracker.log_prompt([rows[key] for key in keys])
+
+    def _warm_retriever(self, repeat: int) -> None:
+        """Untimed answers that the retriever may learn from."""
+        for prompt in self.spec.warm_prompts:
+            error = self._attempt(prompt, "method", repeat).error
+            if error is not None:
+                raise RunFolderError(
+                    f"state=warm could not answer prompt {prompt.prompt_id!r} of the warm-up "
+                    f"corpus: {error.type}: {error.message}"
+                )
 
     @property
     def _indices(self) -> range:
@@ -225,7 +304,7 @@ class _Session:
         """
         retriever = self.spec.method.retriever
         remembers = retriever is not None and retriever.is_cross_request
-        if key[2] == "method" and self.spec.state == "carry" and remembers:
+        if key[2] == "method" and self.spec.state != "reset" and remembers:
             self._attempt(self.spec.dataset.prompts[index], "method", key[1])
 
     def _reset_retriever(self) -> None:
@@ -236,8 +315,9 @@ class _Session:
         """A prompt's answers, or the error that prevented them."""
         turns: tuple[Turn, ...] = ()
         failure = None
+        is_traced = arm == "method" and repeat == 0 and prompt.prompt_id in self._traced_ids
         try:
-            turns = self.responder.respond(prompt, arm, repeat)
+            turns = self.responder.respond(prompt, arm, repeat, is_traced=is_traced)
         except Exception as error:
             if self.spec.on_error == "stop":
                 raise

@@ -95,6 +95,13 @@ def verdict(interval: Interval | None, null: float = 1.0) -> Verdict:
     return "slower" if high < null else "no difference"
 
 
+def quality_verdict(interval: Interval | None) -> str:
+    """The same for a score relative to vanilla's."""
+    words = {"faster": "better", "slower": "worse"}
+    word = verdict(interval)
+    return words.get(word, word)
+
+
 @lru_cache(maxsize=16)
 def _weights(num_prompts: int, num_resamples: int, seed: int) -> Float[np.ndarray, "b p"]:
     """How often each prompt is drawn in each resample."""

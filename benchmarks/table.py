@@ -12,7 +12,7 @@ from rich.text import Text
 
 from benchmarks.datasets.reader import shorten
 from benchmarks.metrics import STEP_PHASES
-from benchmarks.statistics import verdict
+from benchmarks.statistics import quality_verdict, verdict
 
 WIDTH = 100
 """Columns where stdout is no terminal."""
@@ -48,6 +48,8 @@ def render(summary: Summary) -> Group:
         parts += [_arms(summary), "", _verdict(summary)]
         if not run["is_lossless"]:
             parts += ["", _quality(summary)]
+        if any(name.startswith("score.") for name in summary["metrics"]):
+            parts += ["", _scores(summary)]
         if len(summary["categories"]) > 1:
             parts += ["", _categories(summary)]
         if run["has_exact_phases"]:
@@ -123,7 +125,6 @@ def _quality(summary: Summary) -> Table:
         *(["its bound"] if "regret_bound" in metrics else []),
         "ROUGE-L",
         "tokens (vanilla)",
-        "repetition (vanilla)",
     )
     table.add_row(
         summary["run"]["method"],
@@ -132,8 +133,28 @@ def _quality(summary: Summary) -> Table:
         *([show(metrics["regret_bound"], ".3f")] if "regret_bound" in metrics else []),
         show(metrics["rouge_l"], ".2f"),
         _beside(metrics, "output_tokens", ".0f"),
-        _beside(metrics, "repetition", ".0%"),
     )
+    return table
+
+
+def _scores(summary: Summary) -> Table:
+    """How good the answers are, and whether the method made them worse."""
+    metrics = summary["metrics"]
+    table = new_table(
+        "score", "prompts", "vanilla", summary["run"]["method"], "relative [95 %]", ""
+    )
+    for name in metrics:
+        kind, _, what = name.partition(".")
+        if kind == "score":
+            relative = metrics[f"relative_score.{what}"]
+            table.add_row(
+                what.replace("_", " "),
+                str(metrics[name]["num_prompts"]),
+                show(metrics[f"vanilla_{name}"], ".3f"),
+                show(metrics[name], ".3f"),
+                show(relative, "x"),
+                quality_verdict(relative["interval"]),
+            )
     return table
 
 
@@ -169,6 +190,17 @@ def _verdict(summary: Summary) -> Text:
             f"lengths differ ({show(metrics['output_tokens'], '.0f')} tokens, vanilla "
             f"{show(metrics['vanilla_output_tokens'], '.0f')}): speedup in tokens/s "
             f"{show(metrics['speedup_rate'], 'x')}, in time {show(metrics['speedup'], 'x')}"
+        )
+    if "certificate" in summary:
+        lines.append(f"certificate: {summary['certificate']['status']} ({badge(summary)})")
+    lines.append(
+        f"answers cut off at the budget: {_beside(metrics, 'length_share', '.0%')}, repeated "
+        f"4-grams: {_beside(metrics, 'repetition', '.0%')}, in brackets vanilla's"
+    )
+    if "control_speedup" in metrics:
+        lines.append(
+            f"vanilla against itself: {show(metrics['control_speedup'], 'x')}, same ids "
+            f"{show_count(metrics['identical_to_control'])}"
         )
     if "vanilla_over_generate" in metrics:
         beside = metrics["vanilla_over_generate"]
@@ -206,7 +238,7 @@ def _notes(summary: Summary) -> list[str]:
         first = summary["differences"][0]
         notes.append(
             f"output ids differ from vanilla's, first on prompt {first['prompt_id']}, "
-            f"turn {first['turn'] + 1}, output token {first['position'] + 1}"
+            f"turn {first['turn'] + 1}, output token {first['position'] + 1}{_gap(summary)}"
         )
     if summary["unstable_prompts"]:
         names = ", ".join(summary["unstable_prompts"][:MAX_FAILURES])
@@ -216,6 +248,20 @@ def _notes(summary: Summary) -> list[str]:
     if run["num_skipped_rows"]:
         notes.append(f"{run['num_skipped_rows']} damaged dataset rows were left out")
     return notes
+
+
+def _gap(summary: Summary) -> str:
+    """How far the differing tokens are from the argmax, if anybody looked."""
+    found = [d for d in summary.get("certificate", {}).get("divergences", ()) if "num_outside" in d]
+    if not found:
+        return ""
+    largest = max(d["largest_gap_spacings"] for d in found)
+    num_outside = sum(d["num_outside"] for d in found)
+    num_tokens = sum(d["num_tokens"] for d in found)
+    return (
+        f"; {num_outside} of {num_tokens} tokens of such answers lie beyond rounding, the farthest "
+        f"{largest:.1f} spacings below the argmax (divergences.json)"
+    )
 
 
 def _datastore_note(facts: Mapping[str, Any]) -> str:
@@ -242,6 +288,13 @@ def show(metric: Mapping[str, Any], form: str) -> str:
     if form == "x-" or interval is None:
         return f"{value:.2f}x"
     return f"{value:.2f}x [{interval[0]:.2f}, {interval[1]:.2f}]"
+
+
+def badge(summary: Summary) -> str:
+    """The certificate in a few words; of runs from before there was one, how many ids are equal."""
+    if "certificate" in summary:
+        return str(summary["certificate"]["badge"])
+    return show_count(summary["metrics"].get("identical_outputs"))
 
 
 def show_count(metric: Mapping[str, Any] | None) -> str:

@@ -10,7 +10,7 @@ of all steps sum to N - 1 for N output tokens, however the generation ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -219,6 +219,9 @@ class _Loop:
                 candidate_nodes=_num_prefixes(self.candidates),
                 regrets=verdict.regrets[: len(path)],
                 regret_bounds=verdict.regret_bounds[: len(path)],
+                # Proposal distributions are as wide as the vocabulary: too large to keep.
+                tree=tree if tree.draft_probs is None else replace(tree, draft_probs=None),
+                path=path,
             )
         )
         return path

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from primitives.types import DraftTree
 
 FinishReason = Literal["eos", "length"]
 Phase = Literal["prefill", "propose", "build", "forward", "verify", "commit", "observe"]
@@ -65,6 +67,8 @@ class StepRecord:
         candidate_nodes: Nodes of their whole prefix tree, before the node budget cut it.
         regrets: As in `Verdict`, of the committed nodes.
         regret_bounds: As in `Verdict`, of the committed nodes.
+        tree: The draft tree.
+        path: Its committed nodes.
     """
 
     num_draft_nodes: int
@@ -79,6 +83,8 @@ class StepRecord:
     candidate_nodes: int
     regrets: tuple[float, ...]
     regret_bounds: tuple[float, ...]
+    tree: DraftTree = field(repr=False, compare=False)
+    path: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

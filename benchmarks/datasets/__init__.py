@@ -14,6 +14,7 @@ from benchmarks.datasets.base import (
     Task,
     hash_prompts,
     limit_prompts,
+    shuffle_prompts,
 )
 from benchmarks.datasets.reader import DatasetError
 from primitives.registry import Registry
@@ -27,6 +28,7 @@ __all__ = [
     "Task",
     "hash_prompts",
     "limit_prompts",
+    "shuffle_prompts",
 ]
 
 DATASETS: Registry[DatasetLoader] = Registry("dataset", DatasetLoader, "benchmarks.datasets")

@@ -196,6 +196,19 @@ def limit_prompts(dataset: Dataset, limit: int | None, seed: int | None = None) 
     return replace(dataset, prompts=prompts, content_hash=hash_prompts(prompts))
 
 
+def shuffle_prompts(dataset: Dataset, seed: int | None) -> Dataset:
+    """The same prompts in another order; None leaves them as they are.
+
+    The content hash stays: results of two orders are about the same prompts.
+    """
+    if seed is None:
+        return dataset
+    generator = random.Random(seed)
+    keys = [generator.random() for _ in dataset.prompts]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return replace(dataset, prompts=tuple(dataset.prompts[index] for index in order))
+
+
 def _categories(prompts: Sequence[Prompt], seed: int | None) -> list[list[int]]:
     """Indices of the prompts, one list per category."""
     groups: dict[str, list[int]] = {}

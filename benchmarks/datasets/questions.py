@@ -11,6 +11,7 @@ Source: Xia et al. 2024, Spec-Bench (repository hemingkx/Spec-Bench); Zheng et a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.datasets.base import Prompt
@@ -27,15 +28,44 @@ def read_questions(path: Path, faults: Faults) -> tuple[Prompt, ...]:
         DatasetError: At the first bad row unless `faults` skips it; always for a fault of the whole
             file, or if no row is usable.
     """
-    rows = read_rows(path, faults)
+    return parse_questions(read_rows(path, faults), faults)
+
+
+def parse_questions(
+    rows: Sequence[Row], faults: Faults, parse: Callable[[Row], Prompt] | None = None
+) -> tuple[Prompt, ...]:
+    """The prompts of rows of questions; bad rows are handled as `faults` says.
+
+    Either all rows have an id, or none: prompts that are named in two ways could meet.
+
+    Args:
+        rows: At least one.
+        faults: What to do at a bad row.
+        parse: One row to a prompt; None takes `question`.
+
+    Raises:
+        DatasetError: At the first bad row unless `faults` skips it; always if no row is usable.
+    """
     line_with_id = next((row.line for row in rows if row.has("question_id")), None)
-    return parse_rows(rows, lambda row: _prompt(row, line_with_id), faults)
+
+    def checked(row: Row) -> Prompt:
+        prompt = (parse or question)(row)
+        if line_with_id is not None and not row.has("question_id"):
+            raise row.fault("question_id", f"an integer or a string (as in line {line_with_id})")
+        return prompt
+
+    return parse_rows(rows, checked, faults)
 
 
-def _prompt(row: Row, line_with_id: int | None) -> Prompt:
+def question(row: Row) -> Prompt:
+    """The prompt of one row.
+
+    Raises:
+        DatasetError: If a field is not as expected.
+    """
     turns = _turns(row)
     return Prompt(
-        prompt_id=str(row.line) if line_with_id is None else _question_id(row, line_with_id),
+        prompt_id=row_id(row, "question_id") if row.has("question_id") else str(row.number),
         category=row.text("category") if row.has("category") else DEFAULT_CATEGORY,
         turns=turns,
         references=_references(row, len(turns)),
@@ -51,13 +81,18 @@ def _turns(row: Row) -> tuple[str, ...]:
         raise
 
 
-def _question_id(row: Row, line_with_id: int) -> str:
-    value = row.fields.get("question_id")
+def row_id(row: Row, name: str) -> str:
+    """An id, which is an integer or a text, as text.
+
+    Raises:
+        DatasetError: If the field is anything else, or missing.
+    """
+    value = row.fields.get(name)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, str) and value.strip():
         return value
-    raise row.fault("question_id", f"an integer or a string (as in line {line_with_id})")
+    raise row.fault(name, "an integer or a string")
 
 
 def _references(row: Row, num_turns: int) -> tuple[str, ...]:

@@ -73,14 +73,14 @@ def read_objects(path: Path, faults: Faults | None = None) -> Iterator[tuple[int
     """
     faults = faults or Faults()
     has_rows = False
-    with _open(path) as stream:
-        for line in _split_lines(path, stream):
+    with open_bytes(path) as stream:
+        for line in _split_lines(stream):
             if not line.content.strip():
                 continue
             has_rows = True
             try:
                 row = _parse(line)
-            except _LineError as error:
+            except LineError as error:
                 faults.report(DatasetError(f"{path}:{line.number}: {error}"))
             else:
                 yield line.number, row
@@ -88,26 +88,21 @@ def read_objects(path: Path, faults: Faults | None = None) -> Iterator[tuple[int
         raise DatasetError(f"{path}: no rows: expected one JSON object per line")
 
 
-def read_array(path: Path) -> list[Any]:
-    """The items of a file that is one JSON list, plain or gzipped.
+def load_json(text: str) -> Any:
+    """A JSON value whose objects give each key once and whose texts are Unicode.
 
     Raises:
-        DatasetError: If the file is missing, no UTF-8 text, no JSON, or something else than a list
-            with items.
+        json.JSONDecodeError: If the text is no JSON.
+        LineError: If it is JSON, but none that can be taken.
     """
-    with _open(path) as stream:
-        content = b"".join(stream)
     try:
-        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
-    except json.JSONDecodeError as error:
-        raise DatasetError(
-            f"{path}:{error.lineno}: expected a JSON list, found invalid JSON at column "
-            f"{error.colno} ({error.msg})"
-        ) from None
-    except (UnicodeDecodeError, _LineError) as error:
-        raise DatasetError(f"{path}: expected a JSON list: {error}") from None
-    if not isinstance(value, list) or not value:
-        raise DatasetError(f"{path}: expected a JSON list with items, found {describe(value)}")
+        value = json.loads(text, object_pairs_hook=_unique_keys)
+    except (json.JSONDecodeError, LineError):
+        raise
+    except (RecursionError, ValueError) as error:
+        raise LineError(f"expected a JSON value, found one beyond the limits: {error}") from None
+    if "\\ud" in text.lower():
+        _check_surrogates(value)
     return value
 
 
@@ -129,7 +124,7 @@ def shorten(text: str, max_chars: int = 40) -> str:
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
-class _LineError(ValueError):
+class LineError(ValueError):
     """What is wrong with one line, without its place."""
 
 
@@ -141,7 +136,12 @@ class _Line(NamedTuple):
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[Iterable[bytes]]:
+def open_bytes(path: Path) -> Iterator[Iterable[bytes]]:
+    """The bytes of a file in pieces that end at `\\n`, unzipped if it is gzip.
+
+    Raises:
+        DatasetError: If the file is missing, a folder, a git-LFS pointer, UTF-16 or damaged gzip.
+    """
     if path.is_dir():
         raise DatasetError(f"{path}: expected a file, found a folder")
     if not path.exists():
@@ -156,28 +156,28 @@ def _open(path: Path) -> Iterator[Iterable[bytes]]:
         if head.startswith(_UTF16):
             raise DatasetError(f"{path}:1: expected utf-8, found UTF-16: save the file as utf-8")
         if head.startswith(_GZIP):
-            with gzip.GzipFile(fileobj=stream) as unzipped:
-                yield unzipped
+            try:
+                with gzip.GzipFile(fileobj=stream) as unzipped:
+                    yield unzipped
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise DatasetError(
+                    f"{path}: expected a complete gzip file, found damaged data: {error}"
+                ) from None
         else:
             yield stream
 
 
-def _split_lines(path: Path, stream: Iterable[bytes]) -> Iterator[_Line]:
+def _split_lines(stream: Iterable[bytes]) -> Iterator[_Line]:
     number, offset = 1, 0
-    try:
-        for piece in stream:
-            for match in _LINE.finditer(piece):
-                content, end = match.groups()
-                if not content and not end:
-                    continue
-                bom = len(_BYTE_ORDER_MARK) if _starts_with_bom(number, content) else 0
-                yield _Line(number, offset + bom, content[bom:], bool(end))
-                number += 1
-                offset += len(content) + len(end)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DatasetError(
-            f"{path}:{number}: expected a complete gzip file, found damaged data: {error}"
-        ) from None
+    for piece in stream:
+        for match in _LINE.finditer(piece):
+            content, end = match.groups()
+            if not content and not end:
+                continue
+            bom = len(_BYTE_ORDER_MARK) if _starts_with_bom(number, content) else 0
+            yield _Line(number, offset + bom, content[bom:], bool(end))
+            number += 1
+            offset += len(content) + len(end)
 
 
 def _starts_with_bom(number: int, content: bytes) -> bool:
@@ -187,29 +187,23 @@ def _starts_with_bom(number: int, content: bytes) -> bool:
 def _parse(line: _Line) -> dict[str, Any]:
     text = _decode(line)
     if text.lstrip().startswith("["):
-        raise _LineError(
+        raise LineError(
             "expected a JSON object, found an array: write one object per line "
             "(`jq -c '.[]'` turns an array file into lines)"
         )
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys)
+        value = load_json(text)
     except json.JSONDecodeError as error:
-        raise _LineError(_explain(error, text, line.is_terminated)) from None
-    except _LineError:
-        raise
-    except (RecursionError, ValueError) as error:
-        raise _LineError(f"expected a JSON object, found one beyond the limits: {error}") from None
+        raise LineError(_explain(error, text, line.is_terminated)) from None
     if not isinstance(value, dict):
-        raise _LineError(f"expected a JSON object, found {describe(value)}")
-    if "\\ud" in text.lower():
-        _check_surrogates(value)
+        raise LineError(f"expected a JSON object, found {describe(value)}")
     return value
 
 
 def _decode(line: _Line) -> str:
     nul = line.content.find(b"\0")
     if nul >= 0:
-        raise _LineError(
+        raise LineError(
             f"expected JSON, found a NUL byte at byte {line.offset + nul} of the file, which was "
             "probably cut off while it was written"
         )
@@ -217,7 +211,7 @@ def _decode(line: _Line) -> str:
         return line.content.decode("utf-8")
     except UnicodeDecodeError as error:
         byte, before = error.object[error.start], line.content[: error.start].decode("utf-8")
-        raise _LineError(
+        raise LineError(
             f"expected utf-8, found byte 0x{byte:02x} at byte {line.offset + error.start} of the "
             f"file ({error.reason}), after {before[-20:]!r}"
         ) from None
@@ -227,7 +221,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for key, value in pairs:
         if key in fields:
-            raise _LineError(f"expected each key once in an object, found {shorten(key)!r} twice")
+            raise LineError(f"expected each key once in an object, found {shorten(key)!r} twice")
         fields[key] = value
     return fields
 
@@ -246,10 +240,10 @@ def _explain(error: json.JSONDecodeError, text: str, is_terminated: bool) -> str
     )
 
 
-def _check_surrogates(fields: dict[str, Any]) -> None:
+def _check_surrogates(value: Any) -> None:
     """Refuse text such as "\\ud83d" alone, which no tokenizer and no utf-8 file can take."""
     try:
-        json.dumps(fields, ensure_ascii=False).encode("utf-8")
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         code = ord(error.object[error.start])
-        raise _LineError(f"expected Unicode text, found half a character: \\u{code:04x}") from None
+        raise LineError(f"expected Unicode text, found half a character: \\u{code:04x}") from None

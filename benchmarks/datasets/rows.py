@@ -1,4 +1,4 @@
-"""From rows of a JSON-lines file to prompts: typed field access whose errors name the place.
+"""From rows of a file to prompts: typed field access whose errors name the place.
 
 A loader writes one function from `Row` to `Prompt`; reading, skipping and the check for duplicate
 ids are the same for all of them.
@@ -16,7 +16,6 @@ from benchmarks.datasets.reader import (
     DatasetError,
     Faults,
     describe,
-    read_array,
     read_objects,
     shorten,
 )
@@ -24,16 +23,19 @@ from benchmarks.datasets.reader import (
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One object of a JSON-lines file, with its place.
+    """One object of a dataset, with its place.
 
     Attributes:
-        path: The file.
-        line: 1-based line number; in a file that is one list, the index from 0.
+        path: The file, or the address on the hub.
+        line: 1-based line number; where there are no lines, the index from 0.
+        number: The position in the dataset, which names a row that has no id of its own. It does
+            not depend on the layout: line 1 of a file of lines and index 0 of a list are the same.
         fields: The object; fields that nobody asks for are ignored.
     """
 
-    path: Path
+    path: Path | str
     line: int
+    number: int
     fields: dict[str, Any]
 
     def has(self, name: str) -> bool:
@@ -88,29 +90,16 @@ class Row:
         )
 
 
-def read_rows(path: Path, faults: Faults) -> list[Row]:
-    """All rows of a file; bad lines are handled as `faults` says.
+def read_rows(path: Path, faults: Faults, first_number: int = 1) -> list[Row]:
+    """All rows of a file of JSON lines; bad lines are handled as `faults` says.
 
     Raises:
         DatasetError: As `read_objects`.
     """
-    return [Row(path=path, line=line, fields=row) for line, row in read_objects(path, faults)]
-
-
-def read_array_rows(path: Path, faults: Faults) -> list[Row]:
-    """The objects of a file that is one JSON list; `line` is the index in the list, from 0.
-
-    Raises:
-        DatasetError: As `read_array`; at an item that is no object unless `faults` skips it.
-    """
-    rows = []
-    for index, item in enumerate(read_array(path)):
-        if isinstance(item, dict):
-            rows.append(Row(path=path, line=index, fields=item))
-        else:
-            fault = f"{path}:{index}: expected a JSON object, found {describe(item)}"
-            faults.report(DatasetError(fault))
-    return rows
+    return [
+        Row(path=path, line=line, number=first_number + line - 1, fields=fields)
+        for line, fields in read_objects(path, faults)
+    ]
 
 
 def parse_rows(

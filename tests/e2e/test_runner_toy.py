@@ -187,7 +187,8 @@ def test_sampling_is_a_function_of_the_seed(tmp_path):
     ("field", "value", "message"),
     [
         ("repeats", 0, "repeats must be ≥ 1, got 0"),
-        ("state", "warm", "state must be reset or carry, got 'warm'"),
+        ("state", "cold", "state must be reset or carry or warm, got 'cold'"),
+        ("state", "warm", "state=warm needs prompts to warm up with, got none"),
         ("history", "none", "history must be own or reference, got 'none'"),
     ],
 )

@@ -221,8 +221,14 @@ ROW_FAULTS = {
     "no_turns": ({"prompt": "A?"}, "got nothing (this row has: question_id, prompt)"),
     "answers": ({"choices": []}, "is this a file of answers, not of questions?"),
     "bool_id": ({"turns": ["A?"], "question_id": True}, "'question_id': expected an integer or"),
-    "float_id": ({"turns": ["A?"], "question_id": 2.5}, "(as in line 1), got the number 2.5"),
-    "blank_id": ({"turns": ["A?"], "question_id": ""}, "(as in line 1), got a blank string"),
+    "float_id": (
+        {"turns": ["A?"], "question_id": 2.5},
+        "an integer or a string, got the number 2.5",
+    ),
+    "blank_id": (
+        {"turns": ["A?"], "question_id": ""},
+        "an integer or a string, got a blank string",
+    ),
     "null_id": ({"turns": ["A?"], "question_id": None}, "(as in line 1), got null"),
     "same_id": ({"turns": ["B?"], "question_id": "1"}, "got '1', which line 1 has already"),
     "category": ({"turns": ["A?"], "category": 4}, "'category': expected a string that is not"),
@@ -467,6 +473,24 @@ def test_limit_below_one(limit):
         limit_prompts(UNEVEN, limit)
 
 
+@given(
+    categories=st.lists(st.sampled_from("abcd"), min_size=1, max_size=20),
+    limit=st.integers(1, 20),
+    seed=st.none() | st.integers(0, 3),
+)
+def test_any_limit_takes_evenly_and_grows(categories, limit, seed):
+    dataset = dataset_of(*(prompt(str(i), category) for i, category in enumerate(categories)))
+    kept = kept_ids(limit_prompts(dataset, limit, seed))
+    assert kept == sorted(kept, key=int)
+    assert len(kept) == min(limit, len(categories))
+    assert set(kept) <= set(kept_ids(limit_prompts(dataset, limit + 1, seed)))
+
+    counts = Counter(categories[int(prompt_id)] for prompt_id in kept)
+    most = max(counts.values())
+    for category, there in Counter(categories).items():
+        assert min(there, most - 1) <= counts[category] <= min(there, most)
+
+
 def test_seed_shuffles_within_categories():
     train = quickstart("train")
     subsets = {tuple(kept_ids(limit_prompts(train, 12, seed=seed))) for seed in range(20)}
@@ -517,13 +541,17 @@ def test_every_dirty_file_has_an_expected_outcome():
 
 
 @needs_data
+@pytest.mark.parametrize("loader", ["jsonl", "spec_bench"])
 @pytest.mark.parametrize("name", DIRTY)
-def test_dirty_files(name):
+def test_dirty_files(name, loader):
     path, expected = DATA / "dirty" / name, DIRTY[name]
+    load = DATASETS.create(loader, path=str(path)).load
     if isinstance(expected, int):
-        assert len(read_questions(path, Faults())) == expected
+        assert len(load("test").prompts) == expected
     else:
-        assert re.match(re.escape(str(path)) + expected, question_message(path))
+        with pytest.raises(DatasetError) as error:
+            load("test")
+        assert re.match(re.escape(str(path)) + expected, str(error.value))
 
 
 @needs_data

@@ -10,6 +10,7 @@ from rich.console import Console
 from benchmarks.definitions import DEFINITIONS, define
 from benchmarks.metrics import summarize
 from benchmarks.records import RequestError
+from benchmarks.scoring.scores import ScoreRow
 from benchmarks.table import print_results
 from support.rows import make_row, make_turn, path, two_prompts, vanilla_steps
 
@@ -51,6 +52,46 @@ def values(rows, *, is_greedy=True, is_lossless=True):
 )
 def test_by_hand(name, value):
     assert values(two_prompts())[name] == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("length_share", 1.0),
+        ("vanilla_length_share", 1.0),
+        ("repetition", 0.0),
+        ("control_speedup", 1000 / 800),
+        ("identical_to_control", 1),
+        ("score.exact_match", 0.25),
+        ("vanilla_score.exact_match", 0.5),
+        ("relative_score.exact_match", 0.5),
+    ],
+)
+def test_guards_control_and_scores_by_hand(name, value):
+    control = make_row("a", "control", make_turn(vanilla_steps(6), wall_ns=800))
+    scores = [
+        score("a", "vanilla", 1.0),
+        score("a", "method", 0.5),
+        score("b", "vanilla", 0.0),
+        score("b", "method", 0.0),
+        score("gone", "method", 1.0),  # A prompt that failed elsewhere counts nowhere.
+    ]
+    summary = summarize([*two_prompts(), control], is_greedy=True, is_lossless=True, scores=scores)
+    assert summary["metrics"][name]["value"] == pytest.approx(value)
+
+
+def test_scores_of_a_category_are_its_own():
+    scores = [score("a", "vanilla", 1.0), score("a", "method", 0.5)]
+    summary = summarize(two_prompts(), is_greedy=True, is_lossless=True, scores=scores)
+    assert summary["categories"]["x"]["score.exact_match"]["value"] == 0.5
+    assert "score.exact_match" not in summary["categories"]["y"]
+
+
+def score(prompt_id, arm, value):
+    return ScoreRow(
+        prompt_id=prompt_id, repeat=0, arm=arm, scorer="gsm8k", metric="exact_match", value=value,
+        detail="",
+    )  # fmt: skip
 
 
 def test_every_metric_carries_its_definition():

@@ -11,21 +11,23 @@ from benchmarks.files import RunFolderError
 from benchmarks.records import Request, RequestError, Steps, Turn, hash_ids
 from benchmarks.row_log import RowLog, read_requests
 from methods.generation import StepRecord
+from primitives.types import DraftTree
 
+TREE = DraftTree.from_nodes([4, 5, 6, 9, 9], [-1, 0, 1, 0, 3])
 STEPS = Steps.from_records(
     [
         StepRecord(
             num_draft_nodes=4, num_accepted=2, num_output=3, reasons=("pending", "em", "em"),
             sources=("", "a", "a"), match_len=2, draft_depth=3, candidate_tokens=9,
             candidate_nodes=7, num_strict=1,
-            regrets=(0.0, 0.25, 0.0), regret_bounds=(0.0, 0.5, 0.0),
+            regrets=(0.0, 0.25, 0.0), regret_bounds=(0.0, 0.5, 0.0), tree=TREE, path=(0, 1, 2),
         ),
         StepRecord(
             num_draft_nodes=0, num_accepted=0, num_output=1, reasons=("pending",),
             sources=("",), match_len=0, draft_depth=0, candidate_tokens=0,
             candidate_nodes=0, regrets=(),
             num_strict=1,
-            regret_bounds=(),
+            regret_bounds=(), tree=DraftTree.root_only(7), path=(0,),
         ),
     ],
     [100, 50],

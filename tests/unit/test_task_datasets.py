@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -32,12 +33,6 @@ def test_gsm8k_names_line_and_field(tmp_path):
         DATASETS.create("gsm8k", path=str(tmp_path)).load("test")
     skipping = DATASETS.create("gsm8k", path=str(tmp_path), on_error="skip")
     assert skipping.load("test").num_skipped == 1
-
-
-@pytest.mark.parametrize("name", ["gsm8k", "codealpaca"])
-def test_a_path_is_needed(name):
-    with pytest.raises(DatasetError, match=rf"dataset={name} needs dataset\.path"):
-        DATASETS.create(name).load("test")
 
 
 def code_alpaca(tmp_path, rows):
@@ -73,8 +68,10 @@ def test_code_alpaca_joins_instruction_and_input(tmp_path):
     [
         ("[", r"code\.json:1: expected a JSON list, found invalid JSON"),
         ('[{"a": 1, "a": 2}]', "expected each key once in an object"),
-        ("{}", "expected a JSON list with items, found an object"),
+        ("{}", r"code\.json:1: field 'instruction': .*this row has: no fields"),
         ("[]", "expected a JSON list with items, found an empty list"),
+        ('["\\ud83d"]', r"code\.json: .*found half a character"),
+        ("[" * 99_999, r"code\.json: .*found one beyond the limits"),
         ("[1]", r"code\.json:0: expected a JSON object, found the number 1"),
         ('[{"instruction": 3}]', r"code\.json:0: field 'instruction': expected a string"),
     ],
@@ -83,6 +80,35 @@ def test_what_is_wrong_in_a_list_is_named(tmp_path, content, message):
     (tmp_path / "code.json").write_text(content)
     with pytest.raises(DatasetError, match=message):
         DATASETS.create("codealpaca", path=str(tmp_path / "code.json")).load("test")
+
+
+def test_a_damaged_list_in_gzip_is_named(tmp_path):
+    path = tmp_path / "code.json.gz"
+    path.write_bytes(gzip.compress(json.dumps([{"instruction": "x"}] * 999).encode())[:-9])
+    with pytest.raises(DatasetError, match=r"code\.json\.gz: expected a complete gzip file"):
+        DATASETS.create("codealpaca", path=str(path)).load("test")
+
+
+def test_layouts_of_equal_content_have_one_hash(tmp_path):
+    """Blank lines apart: they count as lines, so that a name leads to its line."""
+    rows = [{"instruction": f"do {n}", "input": "", "output": f"done {n}"} for n in range(21)]
+    lines = "\n".join(map(json.dumps, rows))
+    (tmp_path / "code.jsonl").write_text(lines)
+    (tmp_path / "code.jsonl.gz").write_bytes(gzip.compress(f"\ufeff{lines}\r\n".encode()))
+    (tmp_path / "code.json").write_text(f"\ufeff\n {json.dumps(rows)}")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").Table.from_pylist(rows)
+    parquet.write_table(table, tmp_path / "code.parquet")
+    files = sorted(tmp_path.iterdir())
+    hashes = [
+        [
+            DATASETS.create("codealpaca", path=str(file)).load(split).content_hash
+            for split in ("test", "train")
+        ]
+        for file in files
+    ]
+    assert len(files) == 4
+    assert hashes == [hashes[0]] * 4
 
 
 def test_a_list_that_is_no_utf_8_is_named(tmp_path):

@@ -1,0 +1,327 @@
+"""What happened where a method's output leaves vanilla's: rounding, or a fault.
+
+The output is fed to the target model again, token by token, one row per forward as in vanilla
+decoding (teacher forcing). At each position the gap is the distance in logits from the largest one
+to that of the token that was output: 0 for an argmax, about one spacing of the dtype where two
+tokens are equally good up to rounding, and large where the loop, the mask or the cache is broken.
+
+At the first difference the method's step is decoded again, to show the tree and the logits that
+the method saw there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from benchmarks.prompt_table import PromptTable, first_difference
+from benchmarks.records import Request, RequestKey, StepTree, Turn
+from benchmarks.run_spec import RunSpec
+from benchmarks.traces import step_trees, token_texts
+from methods.decoding import decode
+from methods.generation import Probe, StepRecord, StopRule
+from methods.targets.base import TargetModel, TreeOutput
+from primitives.random_source import TorchRandom
+from primitives.types import DraftTree
+
+NUM_SPACINGS = 2
+"""How far below the largest logit a token may be and still be called its equal."""
+TOP_K = 5
+NUM_SHOWN = 3
+"""Divergences per arm whose step is decoded again and shown in full."""
+CONTEXT_CHARS = 200
+AFTER_TOKENS = 16
+
+
+def spacing(value: float, dtype: torch.dtype) -> float:
+    """Distance between neighbouring numbers of a dtype at the size of `value`."""
+    info = torch.finfo(dtype)
+    exponent = math.floor(math.log2(max(abs(value), info.tiny)))
+    return float(info.eps) * 2.0**exponent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaps:
+    """An output under teacher forcing.
+
+    Attributes:
+        gaps: Per output token, from the largest logit to its own; 0 for an argmax.
+        spacings: Per output token, the dtype's spacing at the largest logit.
+    """
+
+    gaps: tuple[float, ...]
+    spacings: tuple[float, ...]
+
+    @property
+    def num_outside(self) -> int:
+        """Tokens more than `NUM_SPACINGS` below the largest logit."""
+        pairs = zip(self.gaps, self.spacings, strict=True)
+        return sum(gap > NUM_SPACINGS * unit for gap, unit in pairs)
+
+    @property
+    def largest(self) -> float:
+        """The largest gap, in spacings."""
+        return max(gap / unit for gap, unit in zip(self.gaps, self.spacings, strict=True))
+
+
+def teacher_force(
+    target: TargetModel, prompt_ids: Sequence[int], output_ids: Sequence[int], dtype: torch.dtype
+) -> Gaps:
+    """The gap of each output token, in forwards of one row."""
+    gaps, spacings = [], []
+    for logits, token_id in zip(
+        _rows(target, prompt_ids, output_ids, width=1), output_ids, strict=True
+    ):
+        best = float(logits.max())
+        gaps.append(best - float(logits[token_id]))
+        spacings.append(spacing(best, dtype))
+    return Gaps(gaps=tuple(gaps), spacings=tuple(spacings))
+
+
+def count_flips(
+    target: TargetModel, prompt_ids: Sequence[int], output_ids: Sequence[int], width: int
+) -> int:
+    """Tokens of vanilla's output that are no argmax when `width` rows are forwarded at a time.
+
+    No draft and no verifier is involved: what this counts is the width of the forward alone.
+    """
+    rows = _rows(target, prompt_ids, output_ids, width=width)
+    return sum(
+        int(logits.argmax()) != token_id for logits, token_id in zip(rows, output_ids, strict=True)
+    )
+
+
+@torch.inference_mode()
+def _rows(
+    target: TargetModel, prompt_ids: Sequence[int], output_ids: Sequence[int], *, width: int
+) -> Iterator[Float[Tensor, "v"]]:
+    """The logits that each output token was chosen from."""
+    target.reset()
+    start = target.prefill(prompt_ids, reserve=len(output_ids), draft_rows=width)
+    yield start.last_logits
+    for first in range(0, len(output_ids) - 1, width):
+        chain = output_ids[first : min(first + width, len(output_ids) - 1)]
+        tree = DraftTree.from_nodes(list(chain), range(-1, len(chain) - 1))
+        yield from target.forward_tree(tree).logits
+        target.commit(list(range(len(chain))))
+
+
+def examine(spec: RunSpec, requests: Sequence[Request]) -> dict[str, Any]:
+    """Looks at every prompt where a greedy arm's ids differ from vanilla's.
+
+    Returns:
+        `divergences`, one object per prompt, repeat and arm; `width_control` for 16-bit models:
+        what forwards of `node_budget + 1` rows change by themselves (None for others).
+    """
+    table = PromptTable.from_requests(requests)
+    rows = {request.key: request for request in requests if request.error is None}
+    examiner = _Examiner(spec, rows)
+    divergences = []
+    for arm in ("method", "control"):
+        pairs = table.pairs("vanilla", arm)
+        different = [key for key, (ids, other) in pairs.items() if ids != other]
+        for number, (prompt_id, repeat) in enumerate(different):
+            key: RequestKey = (prompt_id, repeat, arm)
+            divergences.append(examiner.divergence(key, in_full=number < NUM_SHOWN))
+    is_rounded = dtype_of(spec).itemsize <= 2
+    return {
+        "divergences": divergences,
+        "width_control": examiner.width_control(table) if is_rounded else None,
+    }
+
+
+def dtype_of(spec: RunSpec) -> torch.dtype:
+    """The dtype whose rounding is meant; the toy's is float64."""
+    name = spec.model_hashes.get("dtype") or "float64"
+    dtype = getattr(torch, str(name))
+    assert isinstance(dtype, torch.dtype)
+    return dtype
+
+
+class _Examiner:
+    """One run's target model, looking at its own answers."""
+
+    def __init__(self, spec: RunSpec, rows: Mapping[RequestKey, Request]) -> None:
+        self.spec, self.rows = spec, rows
+        self.dtype = dtype_of(spec)
+        self.prompts = {
+            turn.prompt_sha: turn.prompt_ids
+            for request in rows.values()
+            for turn in request.turns
+            if turn.prompt_ids is not None
+        }
+
+    def width_control(self, table: PromptTable) -> dict[str, Any]:
+        """Argmax flips by width, on the prompts of the control arm, or of all if there is none."""
+        width = self.spec.method.node_budget + 1
+        control = {prompt_id for prompt_id, _ in table.pairs("vanilla", "control")}
+        num_tokens = num_flips = 0
+        for prompt_id in control or set(table.categories):
+            for turn in self.rows[prompt_id, 0, "vanilla"].turns:
+                num_tokens += len(turn.output_ids)
+                num_flips += count_flips(
+                    self.spec.target, self._prompt_ids(turn), turn.output_ids, width
+                )
+        return {"width": width, "num_tokens": num_tokens, "num_flips": num_flips}
+
+    def divergence(self, key: RequestKey, *, in_full: bool) -> dict[str, Any]:
+        """How an arm's answer leaves vanilla's, and whether each of its tokens may be rounding."""
+        prompt_id, repeat, arm = key
+        vanilla, other = self.rows[prompt_id, repeat, "vanilla"], self.rows[key]
+        place = first_difference(
+            [turn.output_ids for turn in vanilla.turns], [turn.output_ids for turn in other.turns]
+        )
+        turn, position = place["turn"], place["position"]
+        # Later turns saw another history than vanilla's: each is judged by its own prompt.
+        forced = [self._force(answer) for answer in other.turns[turn:]]
+        found = {
+            "prompt_id": prompt_id,
+            "repeat": repeat,
+            "arm": arm,
+            "turn": turn,
+            "position": position,
+            "num_tokens": sum(len(gaps.gaps) for gaps in forced),
+            "num_outside": sum(gaps.num_outside for gaps in forced),
+            "largest_gap_spacings": max(gaps.largest for gaps in forced),
+            "spacing": forced[0].spacings[min(position, len(forced[0].spacings) - 1)],
+        }
+        if position < len(other.turns[turn].output_ids):
+            found["gap"] = forced[0].gaps[position]
+        if in_full:
+            found |= self._microscope(vanilla.turns[turn], other.turns[turn], position, key)
+        return found
+
+    def _prompt_ids(self, turn: Turn) -> Sequence[int]:
+        prompt_ids = self.prompts[turn.prompt_sha]
+        assert prompt_ids is not None
+        return prompt_ids
+
+    def _force(self, turn: Turn) -> Gaps:
+        return teacher_force(self.spec.target, self._prompt_ids(turn), turn.output_ids, self.dtype)
+
+    def _microscope(
+        self, vanilla: Turn, other: Turn, position: int, key: RequestKey
+    ) -> dict[str, Any]:
+        """Both contexts, the best logits of one row, and the step in which it happened."""
+        prompt_ids = self._prompt_ids(other)
+        shared = other.output_ids[:position]
+        row = list(_rows(self.spec.target, prompt_ids, [*shared, 0], width=1))[-1]
+        step, cache_len = _step_at(other, position)
+        found = {
+            "context": self.spec.codec.decode([*prompt_ids, *shared])[-CONTEXT_CHARS:],
+            "vanilla_tokens": self._tokens(vanilla, position),
+            "tokens": self._tokens(other, position),
+            "top_logits": self._top(row),
+            "step": step,
+            "cache_len": cache_len,
+        }
+        if step is not None and key[2] == "method":
+            found |= self._decode_again(prompt_ids, step, other, position)
+        return found
+
+    def _tokens(self, turn: Turn, position: int) -> list[str]:
+        """How an answer goes on from a position."""
+        ids = turn.output_ids[position : position + AFTER_TOKENS]
+        before = (*self._prompt_ids(turn), *turn.output_ids[:position])[-1]
+        return list(token_texts(self.spec.codec, ids, before))
+
+    def _top(self, row: Float[Tensor, "v"]) -> list[dict[str, Any]]:
+        values, ids = row.float().topk(min(TOP_K, len(row)))
+        return [
+            {"id": i, "text": self.spec.codec.decode([i]), "logit": value}
+            for i, value in zip(ids.tolist(), values.tolist(), strict=True)
+        ]
+
+    def _decode_again(
+        self, prompt_ids: Sequence[int], step: int, other: Turn, position: int
+    ) -> dict[str, Any]:
+        """The tree of a step, the node whose logits chose the token, and the best of them."""
+        watched = _Watched(self.spec.target)
+        probe = _StopAt(step)
+        retriever = self.spec.method.retriever
+        if retriever is not None:
+            retriever.reset()
+        budget, eos_ids = self.spec.max_new_tokens, self.spec.target.eos_ids
+        with suppress(_Reached):
+            decode(
+                prompt_ids,
+                target=watched,
+                method=self.spec.method,
+                stop=StopRule(max_new_tokens=budget, eos_ids=eos_ids),
+                law=self.spec.law,
+                random=TorchRandom.from_seed(0),
+                probe=probe,
+            )
+        if not _is_same_way(probe.records, other, step):
+            # A retriever that learns from earlier prompts, or a device whose sums vary.
+            return {"is_reproduced": False}
+        record = probe.records[step]
+        before = sum(r.num_output for r in probe.records[:step])
+        node = record.path[position - before - 1]
+        tree: StepTree = step_trees(self.spec.codec, probe.records, prompt_ids)[step]
+        assert watched.logits is not None
+        return {
+            "is_reproduced": True,
+            "tree": tree.to_json(),
+            "node": int(node),
+            "tree_path": [int(i) for i in record.tree.path_to(int(node))],
+            "tree_top_logits": self._top(watched.logits[node]),
+        }
+
+
+def _step_at(turn: Turn, position: int) -> tuple[int | None, int]:
+    """The step that chose an output token (None: the prefill), and the committed rows before it."""
+    num_output = 1
+    if turn.steps is not None and position > 0:
+        for step, num in enumerate(turn.steps.num_output):
+            if position < num_output + num:
+                return step, turn.num_prompt_tokens + num_output - 1
+            num_output += num
+    return None, turn.num_prompt_tokens
+
+
+def _is_same_way(records: Sequence[StepRecord], turn: Turn, step: int) -> bool:
+    """Whether steps decoded again accepted what the recorded ones did."""
+    if turn.steps is None or len(records) <= step:
+        return False
+    return [r.num_output for r in records[: step + 1]] == list(turn.steps.num_output[: step + 1])
+
+
+class _Reached(Exception):
+    """The step that is to be shown has been decoded."""
+
+
+class _StopAt(Probe):
+    """Keeps the steps up to one, and ends the decoding there."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.records: list[StepRecord] = []
+
+    def end_step(self, step: StepRecord) -> None:
+        self.records.append(step)
+        if len(self.records) > self.step:
+            raise _Reached
+
+
+class _Watched:
+    """A target model whose last tree logits can be read."""
+
+    def __init__(self, target: TargetModel) -> None:
+        self._target = target
+        self.logits: Tensor | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def forward_tree(self, tree: DraftTree) -> TreeOutput:
+        output = self._target.forward_tree(tree)
+        self.logits = output.logits
+        return output

@@ -1,0 +1,284 @@
+"""Certificates: what passes, what fails, and a broken cache commit that must not get through."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+
+from benchmarks.certificate import certify
+from benchmarks.divergence import spacing
+from benchmarks.law_test import MIN_REPEATS, compare_laws
+from benchmarks.runner import run
+from methods.decoding import Method
+from methods.sampling import SamplingLaw
+from methods.targets.huggingface import HuggingFaceTarget
+from methods.targets.toy import ToyCodec
+from primitives.interfaces import Retriever, Verifier
+from primitives.random_source import RandomSource
+from primitives.tree_builders.trie import Trie
+from primitives.types import ROOT_REASON, Candidate, Context, DraftTree, Verdict
+from primitives.verifiers.greedy import Greedy
+from primitives.verifiers.sampling import Sampling
+from support.rows import make_row, make_turn, vanilla_steps
+from support.runs import make_method, make_spec, rows_of
+
+GREEDY = {"is_greedy": True, "is_lossless": True, "dtype": "float32", "device": "cpu"}
+VOCAB = 64
+
+
+def answers(ids: Sequence[int], arm: str, prompt_id: str = "a") -> Any:
+    return make_row(prompt_id, arm, make_turn(vanilla_steps(len(ids) - 1), wall_ns=9, ids=ids))
+
+
+def pair(vanilla: Sequence[int], method: Sequence[int], prompt_id: str = "a") -> list[Any]:
+    return [answers(vanilla, "vanilla", prompt_id), answers(method, "method", prompt_id)]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [
+        (1.0, torch.bfloat16, 2**-7),
+        (1.99, torch.bfloat16, 2**-7),
+        (-20.0, torch.bfloat16, 2**-3),
+        (20.0, torch.float16, 2**-6),
+        (20.0, torch.float32, 2**-19),
+        (0.0, torch.float64, 0.0),
+    ],
+)
+def test_spacing_by_hand(value, dtype, expected):
+    assert spacing(value, dtype) == pytest.approx(expected, abs=1e-300)
+
+
+def test_exact_tier():
+    rows = [*pair([1, 2, 3], [1, 2, 3]), *pair([1, 2, 3], [1, 2, 4], "b")]
+    certificate = certify(rows, GREEDY, None)
+    assert (certificate.tier, certificate.status) == ("exact", "failed")
+    assert certificate.badge == "FAILED: 1/2 differ"
+    assert certify(rows[:2], GREEDY, None).badge == "exact 1/1"
+
+
+@pytest.mark.parametrize(
+    ("num_outside", "status", "badge"),
+    [
+        (0, "passed", "bfloat16: 1/2 differ, control 1/2"),
+        (3, "failed", "FAILED: 1/2 beyond rounding (bfloat16)"),
+        (None, "incomplete", "bfloat16: 1/2 differ, control 1/2, not examined"),
+    ],
+)
+def test_rounding_tier(num_outside, status, badge):
+    rows = [
+        *pair([1, 2, 3], [1, 2, 3]),
+        *pair([1, 2, 3], [1, 2, 4], "b"),
+        answers([1, 2, 3], "control"),
+        answers([1, 9, 3], "control", "b"),
+    ]
+    found = {"arm": "method", "prompt_id": "b", "num_outside": num_outside}
+    examined = None if num_outside is None else {"divergences": [found], "width_control": None}
+    certificate = certify(rows, {**GREEDY, "dtype": "bfloat16"}, examined)
+    assert (certificate.tier, certificate.status, certificate.badge) == ("rounding", status, badge)
+    assert certificate.control == {"num_prompts": 2, "num_different": 1}
+
+
+def test_a_gpu_is_judged_by_rounding():
+    rows = pair([1, 2], [1, 2])
+    certificate = certify(rows, {**GREEDY, "device": "cuda:0"}, None)
+    assert (certificate.tier, certificate.badge) == ("rounding", "float32: 0/1 differ")
+
+
+def test_nothing_is_promised_and_nothing_compared():
+    relaxed = {**GREEDY, "is_lossless": False}
+    certificate = certify(pair([1, 2], [1, 3]), relaxed, None)
+    assert (certificate.status, certificate.badge) == ("not promised", "changes output")
+    assert certify([], GREEDY, None).status == "incomplete"
+
+
+def test_certificates_are_plain_json_values():
+    value = certify(pair([1, 2], [1, 2]), GREEDY, {"divergences": [], "width_control": None})
+    assert value.to_json() == {
+        "tier": "exact",
+        "status": "passed",
+        "badge": "exact 1/1",
+        "num_prompts": 1,
+        "num_different": 0,
+        "control": None,
+        "divergences": [],
+        "width_control": None,
+    }
+
+
+class TestLaws:
+    def draws(self, weights, num, seed):
+        generator = np.random.default_rng(seed)
+        return [[int(t)] * 8 for t in generator.choice(len(weights), size=num, p=weights)]
+
+    def test_distance_by_hand(self):
+        """One position differs: half of the first arm's answers begin with 1, none of the other."""
+        first = [[0]] * 4 + [[1]] * 4
+        second = [[0]] * 8
+        # Position 0: 0.5 (|4/8 - 8/8| + |4/8 - 0|) = 0.5; the seven positions behind agree.
+        assert compare_laws([(first, second)]).distance == pytest.approx(0.5 / 8)
+
+    def test_equal_laws_pass_and_others_fail(self):
+        same = [
+            (self.draws([0.5, 0.5], 40, 2 * i), self.draws([0.5, 0.5], 40, 2 * i + 1))
+            for i in range(4)
+        ]
+        other = [(a, self.draws([0.2, 0.8], 40, 99)) for a, _ in same]
+        assert compare_laws(same).p_value > 0.05
+        assert compare_laws(other).p_value == pytest.approx(0.001)
+
+    def test_p_values_are_uniform_under_one_law(self):
+        values = [
+            compare_laws([(self.draws([0.3, 0.7], 12, i), self.draws([0.3, 0.7], 12, 500 + i))])
+            for i in range(60)
+        ]
+        share = np.mean([test.p_value <= 0.2 for test in values])
+        assert share <= 0.35  # 0.2 expected; four standard errors above would be 0.41.
+
+    def test_too_few_answers_are_refused(self):
+        with pytest.raises(ValueError, match=r"at least 8 answers .* got 3 and 3"):
+            compare_laws([([[1]] * 3, [[1]] * 3)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceptsAll(Verifier):
+    """Claims to be lossless and keeps every first child."""
+
+    is_lossless_sampling = True
+
+    def verify(
+        self,
+        tree: DraftTree,
+        last_logits: torch.Tensor,
+        logits: torch.Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
+    ) -> Verdict:
+        path = list(range(tree.num_nodes))
+        reasons = (ROOT_REASON, *["em"] * (len(path) - 1))
+        next_id = int(torch.softmax(logits[-1], -1).argmax())
+        return Verdict(path=tuple(path), next_id=next_id, reasons=reasons)
+
+    def choose(self, logits: torch.Tensor, random: RandomSource) -> int:
+        return Sampling().choose(logits, random)
+
+
+@pytest.mark.parametrize(
+    ("verifier", "status"), [(Sampling(), "passed"), (AcceptsAll(), "failed")], ids=["right", "not"]
+)
+def test_law_tier_finds_a_biased_verifier(tmp_path, verifier, status):
+    law = SamplingLaw(temperature=1.0)
+    method = make_method("pld", None, law)
+    drafts = make_spec(tmp_path, law=law).method
+    method = Method(**{**vars(drafts), "verifier": verifier})
+    spec = make_spec(tmp_path, law=law, method=method, repeats=16, max_new_tokens=8)
+    certificate = run(spec).summary["certificate"]
+    assert (certificate["tier"], certificate["status"]) == ("law", status)
+
+
+def test_law_tier_says_what_it_needs(tmp_path):
+    certificate = run(make_spec(tmp_path, law=SamplingLaw(temperature=1.0))).summary["certificate"]
+    assert certificate["status"] == "incomplete"
+    assert certificate["badge"] == f"law: needs repeats={MIN_REPEATS}"
+
+
+@functools.cache
+def tiny_model(dtype: torch.dtype) -> Any:
+    torch.manual_seed(0)
+    config = tf.LlamaConfig(
+        vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, max_position_embeddings=128, eos_token_id=None,
+    )  # fmt: skip
+    model = tf.AutoModelForCausalLM.from_config(config, dtype=torch.float64).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model.to(dtype)
+
+
+class ForgetsToMove(HuggingFaceTarget):
+    """A cache commit with a classic fault: the rows of the path stay where they are."""
+
+    is_broken = False
+
+    def commit(self, path: Sequence[int]) -> None:
+        super().commit(list(range(len(path))) if self.is_broken else path)
+
+
+@dataclass(kw_only=True)
+class WrongThenRight(Retriever):
+    """Drafts a wrong token first and the right ones second, so that the kept path must move."""
+
+    name = "wrong_then_right"
+    answers: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
+
+    def propose(self, context: Context, limit: int) -> list[Candidate]:
+        ids = context.ids_with_pending.tolist()
+        prompt = tuple(ids[: context.num_prompt_tokens])
+        answer = self.answers[prompt]
+        done = len(ids) - len(prompt)
+        right = answer[done - 1 : done + 3]
+        wrong = (right[0], (answer[min(done, len(answer) - 1)] + 1) % VOCAB)
+        return [
+            Candidate(token_ids=tuple(wrong), score=2.0, source="wrong"),
+            Candidate(token_ids=tuple(right), score=1.0, source="right"),
+        ]
+
+
+@pytest.mark.parametrize("is_broken", [False, True], ids=["whole", "broken"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_broken_cache_commit_is_caught(tmp_path, dtype, is_broken):
+    target = ForgetsToMove(tiny_model(dtype), vocab_size=VOCAB, eos_ids=frozenset())
+    target.is_broken = is_broken
+    codec = ToyCodec(vocab_size=VOCAB)
+    retriever = WrongThenRight()
+    method = Method(
+        name="drafts",
+        retriever=retriever,
+        tree_builder=Trie(),
+        verifier=Greedy(),
+        node_budget=8,
+        max_candidates=2,
+    )
+    spec = make_spec(
+        tmp_path,
+        target=target,
+        codec=codec,
+        method=method,
+        warmup=0,
+        max_new_tokens=12,
+        model_hashes={"dtype": str(dtype).removeprefix("torch.")},
+        num_control_prompts=None,
+    )
+    for prompt in spec.dataset.prompts:
+        ids = codec.encode([("user", prompt.turns[0])])
+        retriever.answers[tuple(ids)] = target.generate(ids, 14)
+    summary = run(spec).summary
+    certificate = summary["certificate"]
+    assert summary["metrics"]["tau"]["value"] > 1.2
+    assert certificate["status"] == ("failed" if is_broken else "passed")
+    is_rounded = dtype == torch.bfloat16
+    assert certificate["tier"] == ("rounding" if is_rounded else "exact")
+    expected = {"num_prompts": 6, "num_different": 0} if is_rounded else None
+    assert certificate["control"] == expected
+    if is_rounded:
+        assert certificate["width_control"]["num_tokens"] == 6 * 12
+    if is_broken:
+        divergence = certificate["divergences"][0]
+        assert divergence["num_outside"] > 0
+        assert divergence["largest_gap_spacings"] > 2
+        assert divergence["is_reproduced"]
+        assert len(divergence["top_logits"]) == 5
+        assert divergence["tree_path"][0] == 0
+        # The step where it shows begins with the prompt and all tokens but pending committed.
+        num_prompt = len(codec.encode([("user", spec.dataset.prompts[0].turns[0])]))
+        row = next(r for r in rows_of(spec.path) if r.key == ("p0", 0, "method"))
+        outputs = row.turns[0].steps.num_output[: divergence["step"]]
+        assert divergence["cache_len"] == num_prompt + sum(outputs)
