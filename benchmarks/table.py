@@ -92,7 +92,7 @@ def _arms(summary: Summary) -> Table:
         ("coverage", "draft_coverage", ".0%"),
         ("node acc.", "node_acceptance_rate", ".0%"),
         ("speedup [95 %]", speedup, "x"),
-        ("decode", speedup.replace("speedup", "decode_speedup"), "x-"),
+        ("decode", "decode_speedup_rate" if speedup == "speedup_rate" else "decode_speedup", "x-"),
     ]
     table = new_table("", *(head for head, _, _ in columns), "same ids", "failed")
     vanilla = {
@@ -236,9 +236,11 @@ def _notes(summary: Summary) -> list[str]:
         notes.append(f"... and {len(failures) - MAX_FAILURES} more prompts, see summary.json")
     if run["is_lossless"] and summary["differences"]:
         first = summary["differences"][0]
+        is_text = first.get("unit") == "characters"
+        what, unit = ("texts", "character") if is_text else ("output ids", "output token")
         notes.append(
-            f"output ids differ from vanilla's, first on prompt {first['prompt_id']}, "
-            f"turn {first['turn'] + 1}, output token {first['position'] + 1}{_gap(summary)}"
+            f"{what} differ from vanilla's, first on prompt {first['prompt_id']}, "
+            f"turn {first['turn'] + 1}, {unit} {first['position'] + 1}{_gap(summary)}"
         )
     if summary["unstable_prompts"]:
         names = ", ".join(summary["unstable_prompts"][:MAX_FAILURES])

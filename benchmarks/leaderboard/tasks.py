@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.metrics import summarize
 from benchmarks.results import StoredRun
-from benchmarks.spec_bench.tasks import TASK_GROUPS
+from benchmarks.spec_bench.tasks import TASK_GROUPS, task_of
 
 MAX_CATEGORIES = 8
 """A dataset with more categories gets no columns for them."""
@@ -89,8 +89,21 @@ def _recount(run: StoredRun, tasks: Tasks) -> dict[str, TaskFigure]:
     return {title: TaskFigure(value) for title, value in values.items() if value is not None}
 
 
+def _imported_task(run: StoredRun, members: Sequence[str]) -> Mapping[str, Any]:
+    """What an import has counted over all categories of a task; empty if there is more in it."""
+    if not members:
+        return {}
+    task = task_of(members[0])
+    measured = {c for c in run.summary["categories"] if task_of(c) == task}
+    metrics: Mapping[str, Any] = run.summary.get("tasks", {}).get(task, {})
+    return metrics if measured == set(members) else {}
+
+
 def _from_categories(run: StoredRun, members: Sequence[str]) -> TaskFigure | None:
     name, categories = run.summary["primary_speedup"], run.summary["categories"]
+    whole = _imported_task(run, members).get(name, {}).get("value")
+    if whole is not None:
+        return TaskFigure(whole)
     metrics = [categories[member].get(name) or {} for member in members]
     known = [metric for metric in metrics if metric.get("value") is not None]
     if not known:

@@ -185,7 +185,7 @@ def test_dataset_without_a_path_says_what_to_do() -> None:
         (["method.name=null"], "name of method must be text, got None"),
         (["max_new_tokens=0"], "max_new_tokens must be ≥ 1, got 0"),
         (["repeats=0"], "repeats must be ≥ 1, got 0"),
-        (["state=warm"], r"state of the configuration must be reset \| carry, got 'warm'"),
+        (["state=cold"], r"state of the configuration must be reset \| carry \| warm, got 'cold'"),
         (["+foo=1"], "unknown option 'foo'"),
         (["+limits=1"], "unknown option 'limits', did you mean 'limit'"),
         (["dataset.split=dev"], "split of dataset=quickstart must be test or train, got 'dev'"),

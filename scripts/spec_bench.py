@@ -1,0 +1,130 @@
+"""Answer files of Spec-Bench: checks them, imports them as results, writes them from runs.
+
+python scripts/spec_bench.py lint FILE ... [--questions question.jsonl]
+python scripts/spec_bench.py import ANSWERS --baseline VANILLA_ANSWERS
+python scripts/spec_bench.py export RUN --output answers.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.datasets.reader import DatasetError
+from benchmarks.files import RunFolderError, write_atomically
+from benchmarks.results import read_run
+from benchmarks.spec_bench.export import export_run
+from benchmarks.spec_bench.findings import count_by_severity
+from benchmarks.spec_bench.imports import ImportOptions, import_answers
+from benchmarks.spec_bench.lint import lint
+from benchmarks.spec_bench.names import NameFault
+from benchmarks.spec_bench.tables import render_import
+from benchmarks.table import plain_console
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0; 1 if `lint` found errors; 2 if a file or an option cannot be used."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except (DatasetError, NameFault, RunFolderError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+
+
+def _lint(options: argparse.Namespace) -> int:
+    findings = [one for path in options.files for one in lint(path, options.questions)]
+    for finding in findings:
+        print(finding)
+    counts = count_by_severity(findings)
+    numbers = ", ".join(f"{number} {severity}s" for severity, number in counts.items())
+    print(f"{len(options.files)} files: {numbers}")
+    return 1 if counts["error"] else 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    run = import_answers(
+        options.answers,
+        options.baseline,
+        ImportOptions(
+            results_dir=options.results_dir,
+            device=options.device,
+            model=options.model,
+            method=options.method,
+            dtype=options.dtype,
+            temperature=options.temperature,
+            max_new_tokens=options.max_new_tokens,
+            is_lossless=not options.relaxed,
+            questions=options.questions,
+        ),
+    )
+    for finding in run.findings:
+        sys.stderr.write(f"{finding}\n")
+    plain_console().print(render_import(run))
+    print(run.path)
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    try:
+        export = export_run(read_run(options.run), options.arm, repeat=options.repeat)
+    except RunFolderError as error:
+        raise RunFolderError(f"{options.run}: {error}") from error
+    except ValueError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in export.rows)
+    if options.output is None:
+        sys.stdout.write(text)
+    elif options.output.parent.is_dir():
+        write_atomically(options.output, text.encode())
+    else:
+        sys.stderr.write(f"error: --output: there is no folder {options.output.parent}\n")
+        return 2
+    if export.failed:
+        failed = ", ".join(export.failed)
+        sys.stderr.write(f"left out {len(export.failed)} failed questions: {failed}\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    lint_parser = commands.add_parser("lint", help="check answer files")
+    lint_parser.add_argument("files", nargs="+", type=Path)
+    lint_parser.set_defaults(command=_lint)
+    import_parser = commands.add_parser("import", help="write a run folder from answer files")
+    _add_import_options(import_parser)
+    for command in (lint_parser, import_parser):
+        command.add_argument("--questions", type=Path, help="the question file, to find gaps")
+    export_parser = commands.add_parser("export", help="write an answer file from a run folder")
+    export_parser.add_argument("run", type=Path, help="the folder of a finished run")
+    export_parser.add_argument("--arm", choices=("method", "vanilla"), default="method")
+    export_parser.add_argument("--repeat", type=int, default=0, help="which repeat, from 0")
+    export_parser.add_argument("--output", type=Path, help="default: stdout")
+    export_parser.set_defaults(command=_export)
+    return parser
+
+
+def _add_import_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("answers", type=Path, help="answers of the method")
+    parser.add_argument("--baseline", type=Path, required=True, help="answers of vanilla decoding")
+    parser.add_argument("--results-dir", type=Path, default=Path("results"))
+    parser.add_argument("--device", help="what it was measured on, e.g. 'RTX 3090'")
+    for name in ("model", "method", "dtype"):
+        parser.add_argument(f"--{name}", help="default: from model_id")
+    parser.add_argument("--temperature", type=float, help="default: from model_id")
+    parser.add_argument("--max-new-tokens", type=int, help="default: vanilla's longest answer")
+    parser.add_argument(
+        "--relaxed", action="store_true", help="the method may change the target's output"
+    )
+    parser.set_defaults(command=_import)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
