@@ -32,6 +32,7 @@ class CnnDm(HubLoader):
     splits = ("test", "train", "validation")
     files = ("*_metadata.json",)
     address = "abisee/cnn_dailymail"
+    pinned = "96df5e686bee6baa90b8bee7c28b81fa3fa6223d"
     hub_config = "3.0.0"
 
     def read(self, file: Path, faults: Faults, first_number: int) -> list[Row]:

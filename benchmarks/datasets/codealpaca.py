@@ -31,6 +31,7 @@ class CodeAlpaca(HubLoader):
     files = ("code_alpaca*.json",)
     first_number = 0
     address = "sahil2801/CodeAlpaca-20k"
+    pinned = "152bb5e9a29651266b018106053980070a0521a1"
     hub_splits: ClassVar[Mapping[str, str]] = {"test": "train"}
 
     def is_in(self, row: Row, split: str) -> bool:

@@ -22,6 +22,7 @@ class Gsm8k(HubLoader):
 
     splits = ("test", "train")
     address = "openai/gsm8k"
+    pinned = "e53f048856ff4f594e959d75785d2c2d37b678ee"
     hub_config = "main"
 
     def prompt(self, row: Row) -> Prompt:

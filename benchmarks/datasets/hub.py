@@ -1,12 +1,14 @@
 """Datasets on the Hugging Face hub, through the library `datasets` (the optional extra `data`).
 
-No revision is pinned in this project: the commit that a branch or tag points to is looked up, that
-commit is loaded, and `Dataset.source` records it as `hub:OWNER/NAME@COMMIT`. `dataset.revision`
-loads a recorded one again. The hub has to be reachable; without it, `dataset.path` names a copy.
+A loader pins the commit that it was written for, so that a dataset stays what it was measured on;
+`dataset.revision` takes another one. A branch or a tag is looked up first, and what is loaded is the
+commit that it points to. `Dataset.source` records it as `hub:OWNER/NAME@COMMIT`. Without a network,
+`dataset.path` names a copy.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,10 +27,12 @@ class HubLoader(FileLoader):
         address: OWNER/NAME on the hub.
         hub_config: The hub's name of the part of the dataset; None if it has no parts.
         hub_splits: The hub's names of splits, where they differ from ours.
-        revision: Commit, tag or branch on the hub; None takes the newest commit.
+        pinned: The commit that is loaded by default; None for the newest one.
+        revision: Commit, tag or branch on the hub; None takes `pinned`.
     """
 
     address: ClassVar[str]
+    pinned: ClassVar[str | None] = None
     hub_config: ClassVar[str | None] = None
     hub_splits: ClassVar[Mapping[str, str]] = {}
 
@@ -47,7 +51,7 @@ class HubLoader(FileLoader):
                 config=self.config_name,
                 split=self.hub_splits.get(split, split),
             )
-            return part.rows(self.name, self.revision, self.first_number)
+            return part.rows(self.name, self.revision or self.pinned, self.first_number)
         if self.revision is not None:
             raise DatasetError(
                 "dataset.revision is of the hub: with dataset.path it must be null, "
@@ -118,12 +122,14 @@ class HubPart:
 
 
 def find_commit(address: str, revision: str | None) -> str:
-    """The commit that a revision of a dataset on the hub points to.
+    """The commit that a revision of a dataset on the hub points to; a commit is itself.
 
     Raises:
         OSError: If there is no such dataset or revision, or it may not be read; where the hub
             cannot be reached, the error of its HTTP client.
     """
+    if revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision):
+        return revision
     from huggingface_hub import HfApi
 
     commit = HfApi().dataset_info(address, revision=revision).sha

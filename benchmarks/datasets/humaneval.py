@@ -27,6 +27,7 @@ class HumanEval(HubLoader):
 
     files = ("HumanEval.jsonl.gz", "HumanEval.jsonl")
     address = "openai/openai_humaneval"
+    pinned = "7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544"
     hub_config = "openai_humaneval"
 
     def prompt(self, row: Row) -> Prompt:

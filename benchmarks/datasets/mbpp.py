@@ -38,6 +38,7 @@ class Mbpp(HubLoader):
     splits = ("test", "train", "validation")
     one_file = splits
     address = "google-research-datasets/mbpp"
+    pinned = "4bb6404fdc6cacfda99d4ac4205087b89d32030c"
 
     config: Literal["full", "sanitized"] = "full"
 

@@ -31,6 +31,7 @@ class MtBench(HubLoader):
 
     files = ("question.jsonl",)
     address = "HuggingFaceH4/mt_bench_prompts"
+    pinned = "e3a795c5e9a82ee40611c416b8a7786c73198991"
     hub_splits: ClassVar[Mapping[str, str]] = {"test": "train"}
 
     def prompt(self, row: Row) -> Prompt:

@@ -27,6 +27,7 @@ class NqOpen(HubLoader):
 
     splits = ("test", "train")
     address = "google-research-datasets/nq_open"
+    pinned = "5dd9790a83002ad084ddeb7c420dc716852c6f28"
     hub_config = "nq_open"
     hub_splits: ClassVar[Mapping[str, str]] = {"test": "validation"}
 

@@ -30,6 +30,7 @@ class TriviaQa(HubLoader):
     splits = ("test", "train")
     files = ("triviaqa*.json", "triviaqa*.jsonl")
     address = "mandarjoshi/trivia_qa"
+    pinned = "0f7faf33a3908546c6fd5b73a660e0f8ff173c2f"
     hub_config = "rc.nocontext"
     hub_splits: ClassVar[Mapping[str, str]] = {"test": "validation"}
 

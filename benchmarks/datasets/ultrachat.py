@@ -32,6 +32,7 @@ class UltraChat(HubLoader):
     splits = ("test", "train")
     files = ("ultra_eval.json",)
     address = "HuggingFaceH4/ultrachat_200k"
+    pinned = "8049631c405ae6576f93f445c6b8166f76f5505a"
     hub_splits: ClassVar[Mapping[str, str]] = {"test": "test_sft", "train": "train_sft"}
 
     def prompt(self, row: Row) -> Prompt:
