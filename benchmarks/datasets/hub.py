@@ -1,9 +1,9 @@
 """Datasets on the Hugging Face hub, through the library `datasets` (the optional extra `data`).
 
-A loader pins the commit that it was written for, so that a dataset stays what it was measured on;
-`dataset.revision` takes another one. A branch or a tag is looked up first, and what is loaded is the
-commit that it points to. `Dataset.source` records it as `hub:OWNER/NAME@COMMIT`. Without a network,
-`dataset.path` names a copy.
+A loader pins a commit, so that a dataset stays what it was measured on; `dataset.revision` takes
+another one. A branch or a tag is looked up first, and the commit that it points to is loaded.
+`Dataset.source` records it as `hub:OWNER/NAME@COMMIT`. Without a network, `dataset.path` names a
+copy.
 """
 
 from __future__ import annotations
