@@ -1,20 +1,13 @@
 """What happened where a method's output leaves vanilla's: rounding, or a fault.
 
-The output is fed to the target model again, token by token, one row per forward as in vanilla
-decoding (teacher forcing). At each position the gap is the distance in logits from the largest one
-to that of the token that was output: 0 for an argmax, about one spacing of the dtype where two
-tokens are equally good up to rounding, and large where the loop, the mask or the cache is broken.
-
-At the first difference the method's step is decoded again, to show the tree and the logits that
-the method saw there.
+The whole answer goes through `teacher_forcing`. At the first difference the method's step is
+decoded again, to show the tree and the logits that the method saw there.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,6 +17,7 @@ from torch import Tensor
 from benchmarks.prompt_table import PromptTable, first_difference
 from benchmarks.records import Request, RequestKey, StepTree, Turn
 from benchmarks.run_spec import RunSpec
+from benchmarks.teacher_forcing import Gaps, count_flips, logits_of_outputs, teacher_force
 from benchmarks.traces import step_trees, token_texts
 from methods.decoding import decode
 from methods.generation import Probe, StepRecord, StopRule
@@ -31,86 +25,11 @@ from methods.targets.base import TargetModel, TreeOutput
 from primitives.random_source import TorchRandom
 from primitives.types import DraftTree
 
-NUM_SPACINGS = 2
-"""How far below the largest logit a token may be and still be called its equal."""
 TOP_K = 5
 NUM_SHOWN = 3
 """Divergences per arm whose step is decoded again and shown in full."""
 CONTEXT_CHARS = 200
 AFTER_TOKENS = 16
-
-
-def spacing(value: float, dtype: torch.dtype) -> float:
-    """Distance between neighbouring numbers of a dtype at the size of `value`."""
-    info = torch.finfo(dtype)
-    exponent = math.floor(math.log2(max(abs(value), info.tiny)))
-    return float(info.eps) * 2.0**exponent
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gaps:
-    """An output under teacher forcing.
-
-    Attributes:
-        gaps: Per output token, from the largest logit to its own; 0 for an argmax.
-        spacings: Per output token, the dtype's spacing at the largest logit.
-    """
-
-    gaps: tuple[float, ...]
-    spacings: tuple[float, ...]
-
-    @property
-    def num_outside(self) -> int:
-        """Tokens more than `NUM_SPACINGS` below the largest logit."""
-        pairs = zip(self.gaps, self.spacings, strict=True)
-        return sum(gap > NUM_SPACINGS * unit for gap, unit in pairs)
-
-    @property
-    def largest(self) -> float:
-        """The largest gap, in spacings."""
-        return max(gap / unit for gap, unit in zip(self.gaps, self.spacings, strict=True))
-
-
-def teacher_force(
-    target: TargetModel, prompt_ids: Sequence[int], output_ids: Sequence[int], dtype: torch.dtype
-) -> Gaps:
-    """The gap of each output token, in forwards of one row."""
-    gaps, spacings = [], []
-    for logits, token_id in zip(
-        _rows(target, prompt_ids, output_ids, width=1), output_ids, strict=True
-    ):
-        best = float(logits.max())
-        gaps.append(best - float(logits[token_id]))
-        spacings.append(spacing(best, dtype))
-    return Gaps(gaps=tuple(gaps), spacings=tuple(spacings))
-
-
-def count_flips(
-    target: TargetModel, prompt_ids: Sequence[int], output_ids: Sequence[int], width: int
-) -> int:
-    """Tokens of vanilla's output that are no argmax when `width` rows are forwarded at a time.
-
-    No draft and no verifier is involved: what this counts is the width of the forward alone.
-    """
-    rows = _rows(target, prompt_ids, output_ids, width=width)
-    return sum(
-        int(logits.argmax()) != token_id for logits, token_id in zip(rows, output_ids, strict=True)
-    )
-
-
-@torch.inference_mode()
-def _rows(
-    target: TargetModel, prompt_ids: Sequence[int], output_ids: Sequence[int], *, width: int
-) -> Iterator[Float[Tensor, "v"]]:
-    """The logits that each output token was chosen from."""
-    target.reset()
-    start = target.prefill(prompt_ids, reserve=len(output_ids), draft_rows=width)
-    yield start.last_logits
-    for first in range(0, len(output_ids) - 1, width):
-        chain = output_ids[first : min(first + width, len(output_ids) - 1)]
-        tree = DraftTree.from_nodes(list(chain), range(-1, len(chain) - 1))
-        yield from target.forward_tree(tree).logits
-        target.commit(list(range(len(chain))))
 
 
 def examine(spec: RunSpec, requests: Sequence[Request]) -> dict[str, Any]:
@@ -212,7 +131,7 @@ class _Examiner:
         """Both contexts, the best logits of one row, and the step in which it happened."""
         prompt_ids = self._prompt_ids(other)
         shared = other.output_ids[:position]
-        row = list(_rows(self.spec.target, prompt_ids, [*shared, 0], width=1))[-1]
+        row = list(logits_of_outputs(self.spec.target, prompt_ids, [*shared, 0], width=1))[-1]
         step, cache_len = _step_at(other, position)
         found = {
             "context": self.spec.codec.decode([*prompt_ids, *shared])[-CONTEXT_CHARS:],

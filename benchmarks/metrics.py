@@ -9,17 +9,15 @@ import numpy as np
 
 from benchmarks.clock import CLOCK_PHASES
 from benchmarks.definitions import define
+from benchmarks.metric_values import Metrics, count, entry, metric
 from benchmarks.prompt_table import ArmCounts, PromptTable, first_difference
 from benchmarks.quality import rouge_l
 from benchmarks.records import Request
 from benchmarks.scoring.scores import ScoreRow
-from benchmarks.statistics import Statistic, bootstrap, exp_ratio, point, ratio, ratio_of_ratios
+from benchmarks.statistics import exp_ratio, ratio, ratio_of_ratios
 
 NS_PER_S = 1e9
 STEP_PHASES = tuple(phase for phase in CLOCK_PHASES if phase != "prefill")
-
-Metrics = dict[str, dict[str, Any]]
-"""By name: `value`, `unit`, `definition`, `interval` ([low, high] or None), `num_prompts`."""
 
 
 def summarize(
@@ -70,14 +68,14 @@ def _all_metrics(table: PromptTable, requests: Sequence[Request], is_greedy: boo
     metrics = _main(vanilla, method) | _acceptance(vanilla, method) | _time(vanilla, method)
     metrics |= _guards(vanilla, method)
     if is_greedy:
-        metrics |= _count("identical_outputs", table.identical("vanilla", "method"))
+        metrics |= count("identical_outputs", table.identical("vanilla", "method"))
     if len(table.arms["generate"]):
         metrics |= _beside_generate(table)
     if len(table.arms["control"]):
         metrics |= _beside_control(table)
     peaks = [r.peak_memory_bytes for r in requests if r.peak_memory_bytes is not None]
     if peaks:
-        metrics |= _entry("peak_memory", max(peaks), None, len(table.categories))
+        metrics |= entry("peak_memory", max(peaks), None, len(table.categories))
     return metrics
 
 
@@ -85,15 +83,15 @@ def _main(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
     """What the tables show, of all prompts or of one category."""
     v, m = vanilla, method
     return (
-        _metric("tau", [m["step_tokens"], m["steps"]], ratio)
-        | _metric("draft_coverage", [m["draft_steps"], m["steps"]], ratio)
-        | _metric("node_acceptance_rate", [m["accepted"], m["draft_nodes"]], ratio)
-        | _metric("tokens_per_second", _rate(m), ratio)
-        | _metric("vanilla_tokens_per_second", _rate(v), ratio)
-        | _metric("speedup", [v["wall_ns"], m["wall_ns"]], ratio)
-        | _metric("speedup_rate", [*_rate(m), *_rate(v)], ratio_of_ratios)
-        | _metric("decode_speedup", [v["decode_ns"], m["decode_ns"]], ratio)
-        | _metric(
+        metric("tau", [m["step_tokens"], m["steps"]], ratio)
+        | metric("draft_coverage", [m["draft_steps"], m["steps"]], ratio)
+        | metric("node_acceptance_rate", [m["accepted"], m["draft_nodes"]], ratio)
+        | metric("tokens_per_second", _rate(m), ratio)
+        | metric("vanilla_tokens_per_second", _rate(v), ratio)
+        | metric("speedup", [v["wall_ns"], m["wall_ns"]], ratio)
+        | metric("speedup_rate", [*_rate(m), *_rate(v)], ratio_of_ratios)
+        | metric("decode_speedup", [v["decode_ns"], m["decode_ns"]], ratio)
+        | metric(
             "decode_speedup_rate",
             [m["step_tokens"], m["decode_ns"], v["step_tokens"], v["decode_ns"]],
             ratio_of_ratios,
@@ -107,19 +105,19 @@ def _acceptance(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
     has_steps = m["steps"] > 0
     per_prompt = m["step_tokens"][has_steps] / m["steps"][has_steps]
     metrics = (
-        _metric("vanilla_tau", [v["step_tokens"], v["steps"]], ratio)
-        | _metric("tau_macro", [per_prompt, np.ones(len(per_prompt))], ratio)
-        | _metric("strict_tau", [m["strict_tokens"], m["steps"]], ratio)
-        | _metric("draft_nodes", [m["draft_nodes"], m["steps"]], ratio)
-        | _metric("compression", [m["saved_tokens"], m["candidate_tokens"]], ratio)
-        | _metric("output_tokens", [m["output_tokens"], one], ratio)
-        | _metric("vanilla_output_tokens", [v["output_tokens"], one], ratio)
+        metric("vanilla_tau", [v["step_tokens"], v["steps"]], ratio)
+        | metric("tau_macro", [per_prompt, np.ones(len(per_prompt))], ratio)
+        | metric("strict_tau", [m["strict_tokens"], m["steps"]], ratio)
+        | metric("draft_nodes", [m["draft_nodes"], m["steps"]], ratio)
+        | metric("compression", [m["saved_tokens"], m["candidate_tokens"]], ratio)
+        | metric("output_tokens", [m["output_tokens"], one], ratio)
+        | metric("vanilla_output_tokens", [v["output_tokens"], one], ratio)
     )
     for depth in sorted(map(int, m.names("depth"))):
-        metrics |= _metric(f"accept@{depth}", [m[f"depth:{depth}"], m["steps"]], ratio)
+        metrics |= metric(f"accept@{depth}", [m[f"depth:{depth}"], m["steps"]], ratio)
     for reason in sorted(m.names("reason")):
         columns = [m[f"reason:{reason}"], m["accepted"]]
-        metrics |= _metric(f"accepted_by_reason.{reason}", columns, ratio)
+        metrics |= metric(f"accepted_by_reason.{reason}", columns, ratio)
     return metrics
 
 
@@ -127,13 +125,13 @@ def _quality(table: PromptTable, requests: Sequence[Request]) -> Metrics:
     """What a method that may change the output did to it."""
     m, one = table.method, np.ones(len(table.method))
     similarity = _similarity_to_vanilla(requests, m.prompt_ids)
-    metrics = _metric("regret", [m["regret"], m["step_tokens"]], ratio) | _metric(
+    metrics = metric("regret", [m["regret"], m["step_tokens"]], ratio) | metric(
         "rouge_l", [similarity, one], ratio
     )
     largest = m["max_regret_bound"].max()
     if largest > 0:
         columns = [m["gated"] * largest, m["step_tokens"]]
-        metrics |= _metric("regret_bound", columns, ratio)
+        metrics |= metric("regret_bound", columns, ratio)
     return metrics
 
 
@@ -141,8 +139,8 @@ def _guards(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
     """What makes acceptance cheap: loops, and answers that never end by themselves."""
     metrics: Metrics = {}
     for prefix, arm in (("", method), ("vanilla_", vanilla)):
-        metrics |= _metric(f"{prefix}repetition", [arm["repetition"], np.ones(len(arm))], ratio)
-        metrics |= _metric(f"{prefix}length_share", [arm["cut_turns"], arm["turns"]], ratio)
+        metrics |= metric(f"{prefix}repetition", [arm["repetition"], np.ones(len(arm))], ratio)
+        metrics |= metric(f"{prefix}length_share", [arm["cut_turns"], arm["turns"]], ratio)
     return metrics
 
 
@@ -163,12 +161,12 @@ def _time(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
     rates = [m["output_tokens"] / m["wall_ns"], v["output_tokens"] / v["wall_ns"]]
     decode_ns = sum((m[f"phase:{phase}"] for phase in STEP_PHASES), np.zeros(len(m)))
     metrics = (
-        _metric("speedup_spec_bench", rates, ratio)
-        | _metric("speedup_geometric", [np.log(v["wall_ns"] / m["wall_ns"]), one], exp_ratio)
-        | _metric("overhead", [decode_ns - m["phase:forward"], decode_ns], ratio)
+        metric("speedup_spec_bench", rates, ratio)
+        | metric("speedup_geometric", [np.log(v["wall_ns"] / m["wall_ns"]), one], exp_ratio)
+        | metric("overhead", [decode_ns - m["phase:forward"], decode_ns], ratio)
     )
     for phase in STEP_PHASES:
-        metrics |= _metric(f"phase_share.{phase}", [m[f"phase:{phase}"], decode_ns], ratio)
+        metrics |= metric(f"phase_share.{phase}", [m[f"phase:{phase}"], decode_ns], ratio)
     return metrics
 
 
@@ -178,9 +176,9 @@ def _beside_generate(table: PromptTable) -> Metrics:
     vanilla = table.vanilla.select(generate.prompt_ids)
     columns = [*_rate(vanilla), *_rate(generate)]
     return (
-        _metric("generate_tokens_per_second", _rate(generate), ratio)
-        | _metric("vanilla_over_generate", columns, ratio_of_ratios)
-        | _count("identical_to_generate", table.identical("vanilla", "generate"))
+        metric("generate_tokens_per_second", _rate(generate), ratio)
+        | metric("vanilla_over_generate", columns, ratio_of_ratios)
+        | count("identical_to_generate", table.identical("vanilla", "generate"))
     )
 
 
@@ -188,7 +186,7 @@ def _beside_control(table: PromptTable) -> Metrics:
     """Vanilla a second time: how far apart two runs of the same thing are."""
     control = table.arms["control"]
     vanilla = table.vanilla.select(control.prompt_ids)
-    return _metric("control_speedup", [vanilla["wall_ns"], control["wall_ns"]], ratio) | _count(
+    return metric("control_speedup", [vanilla["wall_ns"], control["wall_ns"]], ratio) | count(
         "identical_to_control", table.identical("vanilla", "control")
     )
 
@@ -196,18 +194,18 @@ def _beside_control(table: PromptTable) -> Metrics:
 def score_metrics(scores: Sequence[ScoreRow], prompt_ids: Sequence[str]) -> Metrics:
     """Mean score of the method, of vanilla, and their ratio, by what is scored."""
     metrics: Metrics = {}
-    for metric in dict.fromkeys(row.metric for row in scores):
+    for what in dict.fromkeys(row.metric for row in scores):
         arms = {
-            arm: _scores_by_prompt(scores, metric, arm, prompt_ids) for arm in ("vanilla", "method")
+            arm: _scores_by_prompt(scores, what, arm, prompt_ids) for arm in ("vanilla", "method")
         }
         shared = [p for p in prompt_ids if p in arms["vanilla"] and p in arms["method"]]
         if shared:
             vanilla, method = (np.array([arm[p] for p in shared]) for arm in arms.values())
             one = np.ones(len(shared))
             metrics |= (
-                _metric(f"score.{metric}", [method, one], ratio)
-                | _metric(f"vanilla_score.{metric}", [vanilla, one], ratio)
-                | _metric(f"relative_score.{metric}", [method, vanilla], ratio)
+                metric(f"score.{what}", [method, one], ratio)
+                | metric(f"vanilla_score.{what}", [vanilla, one], ratio)
+                | metric(f"relative_score.{what}", [method, vanilla], ratio)
             )
     return metrics
 
@@ -227,33 +225,6 @@ def _scores_by_prompt(
 def _rate(arm: ArmCounts) -> list[np.ndarray]:
     """Columns whose ratio is tokens per second."""
     return [arm["output_tokens"], arm["wall_ns"] / NS_PER_S]
-
-
-def _metric(name: str, columns: Sequence[np.ndarray], statistic: Statistic) -> Metrics:
-    """A metric that is a function of sums over prompts."""
-    stacked = np.stack(columns, axis=1)
-    interval = bootstrap(stacked, statistic)
-    return _entry(name, point(stacked, statistic), interval and list(interval), len(stacked))
-
-
-def _count(name: str, is_so: dict[str, bool]) -> Metrics:
-    """A number of prompts."""
-    return _entry(name, sum(is_so.values()), None, len(is_so))
-
-
-def _entry(
-    name: str, value: float | None, interval: list[float] | None, num_prompts: int
-) -> Metrics:
-    definition = define(name)
-    return {
-        name: {
-            "value": value,
-            "unit": definition.unit,
-            "definition": definition.definition_id,
-            "interval": interval,
-            "num_prompts": num_prompts,
-        }
-    }
 
 
 def _by_category(table: PromptTable, scores: Sequence[ScoreRow]) -> dict[str, Metrics]:

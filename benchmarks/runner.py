@@ -7,7 +7,6 @@ verification and cache work; tokenisation lies outside. What failed is recorded 
 
 from __future__ import annotations
 
-import logging
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,26 +14,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchmarks.certificate import certify
 from benchmarks.clock import present_objects_frozen
 from benchmarks.datasets.base import Prompt, limit_prompts
-from benchmarks.divergence import examine
-from benchmarks.files import RunFolderError, read_json, write_json
-from benchmarks.metrics import summarize
-from benchmarks.progress import RunProgress, counting, open_progress
-from benchmarks.provenance import code_version, describe_environment, is_same_machine
+from benchmarks.files import RunFolderError, write_json
+from benchmarks.judging import judge, score, summarize_folder
+from benchmarks.progress import RunProgress, open_progress
+from benchmarks.provenance import code_version, describe_environment
 from benchmarks.records import SCHEMA_VERSION, Arm, Request, RequestError, RequestKey, Turn
 from benchmarks.responder import Responder
 from benchmarks.row_log import read_requests
 from benchmarks.run_folder import RunFolder
 from benchmarks.run_spec import RunSpec
-from benchmarks.scoring.scores import read_scores, score_run, write_scores
 from benchmarks.tracking import Tracker, open_tracker
-
-logger = logging.getLogger(__name__)
-
-EXAMINED = "divergences.json"
-SCORES = "scores.jsonl"
 
 WARMUP_PROMPTS = tuple(
     Prompt(prompt_id=f"warmup-{number}", category="warmup", turns=(text,))
@@ -83,7 +74,7 @@ def run(spec: RunSpec) -> RunResult:
                     f"{session.num_expected} rows: move it away to measure anew"
                 )
             if spec.allow_code_execution:  # Which may not have been allowed before.
-                _score(spec, folder.path, requests)
+                score(spec, folder.path, requests)
             # From the rows again: a table must not outlive the data that it comes from.
             summary = summarize_folder(folder.path)
             write_json(folder.path / "summary.json", summary)
@@ -102,62 +93,12 @@ def run(spec: RunSpec) -> RunResult:
             directory=folder.path,
         ) as tracker:
             session.measure(tracker)
-            _judge(spec, folder)
+            judge(spec, folder.path, folder.log.requests)
             summary = summarize_folder(folder.path)
             failure = _failure(summary)
             folder.finish(summary, failure=failure)
             tracker.log_summary(summary)
         return RunResult(path=folder.path, summary=summary, failure=failure)
-
-
-def summarize_folder(path: Path) -> dict[str, Any]:
-    """What `summary.json` holds: the facts of the run and metrics computed from its rows alone.
-
-    Raises:
-        RunFolderError: If a file is missing or damaged.
-    """
-    known = read_json(path / "env.json")
-    if known is None:
-        raise RunFolderError(f"{path} is no run folder: it has no env.json")
-    run_facts, sessions = known["run"], known["sessions"]
-    requests = read_requests(path / "requests.jsonl")
-    metrics = summarize(
-        requests,
-        is_greedy=run_facts["is_greedy"],
-        is_lossless=run_facts["is_lossless"],
-        scores=read_scores(path / SCORES),
-    )
-    certificate = certify(requests, run_facts, read_json(path / EXAMINED))
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "run": run_facts,
-        "is_one_machine": all(is_same_machine(sessions[0], other) for other in sessions),
-        "certificate": certificate.to_json(),
-        **metrics,
-    }
-
-
-def _judge(spec: RunSpec, folder: RunFolder) -> None:
-    """Looks at differences with the target model, and scores the answers."""
-    requests = folder.log.requests
-    if spec.law.is_greedy and spec.is_lossless:
-        write_json(folder.path / EXAMINED, examine(spec, requests))
-    _score(spec, folder.path, requests)
-
-
-def _score(spec: RunSpec, path: Path, requests: Sequence[Request]) -> None:
-    """Writes scores, unless that has been done with as much as is allowed now."""
-    with counting("scoring answers", len(requests), spec.progress) as progress:
-        rows, note = score_run(
-            requests,
-            spec.dataset,
-            allow_code_execution=spec.allow_code_execution,
-            progress=progress,
-        )
-    if note and any(prompt.task for prompt in spec.dataset.prompts):
-        logger.info("%s", note)
-    if rows:
-        write_scores(path / SCORES, rows)
 
 
 def _facts(spec: RunSpec) -> dict[str, Any]:

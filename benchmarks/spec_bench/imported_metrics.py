@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.definitions import Definition, define
-from benchmarks.metrics import Metrics
+from benchmarks.metric_values import Metrics, count, entry, metric
 from benchmarks.spec_bench.pairs import METHOD, VANILLA, Pairs
 from benchmarks.spec_bench.tasks import task_of
-from benchmarks.statistics import Statistic, bootstrap, point, ratio, ratio_of_ratios
+from benchmarks.statistics import ratio, ratio_of_ratios
 
 TAU_OF_LENGTHS = Definition(
     "tokens/step",
@@ -73,7 +73,7 @@ def summarize_pairs(pairs: Pairs, *, is_greedy: bool, is_lossless: bool) -> dict
     metrics = _main(frame) | _whole(frame) if has_any else {}
     if has_any and is_greedy:
         is_same = frame[f"{METHOD}turns"] == frame[f"{VANILLA}turns"]
-        metrics |= _entry("identical_outputs", SAME_TEXT, int(is_same.sum()), None, len(frame))
+        metrics |= count("identical_outputs", dict(enumerate(is_same.tolist())), SAME_TEXT)
     if has_any and not is_lossless:
         metrics |= _unknown(UNKNOWN_OF_RELAXED, len(frame))
     return {
@@ -97,13 +97,13 @@ def _main(frame: pd.DataFrame) -> Metrics:
     m, v = _numbers(frame, METHOD), _numbers(frame, VANILLA)
     return (
         _tau("tau", m)
-        | _metric("tokens_per_second", [m["tokens"], m["seconds"]], ratio)
-        | _metric("vanilla_tokens_per_second", [v["tokens"], v["seconds"]], ratio)
-        | _metric("speedup", [v["seconds"], m["seconds"]], ratio)
-        | _metric(
+        | metric("tokens_per_second", [m["tokens"], m["seconds"]], ratio)
+        | metric("vanilla_tokens_per_second", [v["tokens"], v["seconds"]], ratio)
+        | metric("speedup", [v["seconds"], m["seconds"]], ratio)
+        | metric(
             "speedup_rate", [m["tokens"], m["seconds"], v["tokens"], v["seconds"]], ratio_of_ratios
         )
-        | _metric(
+        | metric(
             "speedup_spec_bench", [m["tokens"] / m["seconds"], v["tokens"] / v["seconds"]], ratio
         )
         | _unknown(UNKNOWN, len(frame))
@@ -117,8 +117,8 @@ def _whole(frame: pd.DataFrame) -> Metrics:
     return (
         _tau("vanilla_tau", v)
         | _tau_macro(m)
-        | _metric("output_tokens", [m["tokens"], one], ratio)
-        | _metric("vanilla_output_tokens", [v["tokens"], one], ratio)
+        | metric("output_tokens", [m["tokens"], one], ratio)
+        | metric("vanilla_output_tokens", [v["tokens"], one], ratio)
         | _unknown(UNKNOWN_OF_RUN, len(frame))
     )
 
@@ -127,59 +127,27 @@ def _unknown(names: Sequence[str], num_prompts: int) -> Metrics:
     """Metrics without a value."""
     metrics: Metrics = {}
     for name in names:
-        metrics |= _entry(name, define(name), None, None, num_prompts)
+        metrics |= entry(name, None, None, num_prompts)
     return metrics
 
 
 def _tau(name: str, arm: Mapping[str, np.ndarray]) -> Metrics:
     if not np.isnan(arm["num_lengths"]).any():
-        return _metric(name, [arm["lengths_sum"], arm["num_lengths"]], ratio, TAU_OF_LENGTHS)
-    return _metric(name, [arm["tokens"], arm["steps"]], ratio, TAU_OF_STEPS)
+        return metric(name, [arm["lengths_sum"], arm["num_lengths"]], ratio, TAU_OF_LENGTHS)
+    return metric(name, [arm["tokens"], arm["steps"]], ratio, TAU_OF_STEPS)
 
 
 def _tau_macro(arm: Mapping[str, np.ndarray]) -> Metrics:
     one = np.ones(len(arm["tokens"]))
     if not np.isnan(arm["num_lengths"]).any():
         columns = [arm["lengths_sum"] / arm["num_lengths"], one]
-        return _metric("tau_macro", columns, ratio, TAU_MACRO_OF_LENGTHS)
-    return _metric("tau_macro", [arm["tokens"] / arm["steps"], one], ratio, TAU_MACRO_OF_STEPS)
+        return metric("tau_macro", columns, ratio, TAU_MACRO_OF_LENGTHS)
+    return metric("tau_macro", [arm["tokens"] / arm["steps"], one], ratio, TAU_MACRO_OF_STEPS)
 
 
 def _numbers(frame: pd.DataFrame, prefix: str) -> dict[str, np.ndarray]:
     names = ("tokens", "seconds", "steps", "lengths_sum", "num_lengths")
     return {name: frame[f"{prefix}{name}"].to_numpy(dtype=np.float64) for name in names}
-
-
-def _metric(
-    name: str,
-    columns: Sequence[np.ndarray],
-    statistic: Statistic,
-    definition: Definition | None = None,
-) -> Metrics:
-    stacked = np.stack(columns, axis=1)
-    interval = bootstrap(stacked, statistic)
-    value = point(stacked, statistic)
-    return _entry(
-        name, definition or define(name), value, interval and list(interval), len(stacked)
-    )
-
-
-def _entry(
-    name: str,
-    definition: Definition,
-    value: float | None,
-    interval: list[float] | None,
-    num_prompts: int,
-) -> Metrics:
-    return {
-        name: {
-            "value": value,
-            "unit": definition.unit,
-            "definition": definition.definition_id,
-            "interval": interval,
-            "num_prompts": num_prompts,
-        }
-    }
 
 
 def _grouped(frame: pd.DataFrame, keys: pd.Series[Any]) -> dict[str, Metrics]:

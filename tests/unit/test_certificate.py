@@ -13,9 +13,9 @@ import torch
 import transformers as tf
 
 from benchmarks.certificate import certify
-from benchmarks.divergence import spacing
 from benchmarks.law_test import MIN_REPEATS, compare_laws
 from benchmarks.runner import run
+from benchmarks.teacher_forcing import spacing
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
 from methods.targets.huggingface import HuggingFaceTarget

@@ -1,0 +1,73 @@
+"""What is made of a run's rows when all have been measured: differences, scores, the summary."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.certificate import certify
+from benchmarks.divergence import examine
+from benchmarks.files import RunFolderError, read_json, write_json
+from benchmarks.metrics import summarize
+from benchmarks.progress import counting
+from benchmarks.provenance import is_same_machine
+from benchmarks.records import SCHEMA_VERSION, Request
+from benchmarks.row_log import read_requests
+from benchmarks.run_spec import RunSpec
+from benchmarks.scoring.scores import read_scores, score_run, write_scores
+
+logger = logging.getLogger(__name__)
+
+EXAMINED = "divergences.json"
+SCORES = "scores.jsonl"
+
+
+def summarize_folder(path: Path) -> dict[str, Any]:
+    """What `summary.json` holds: the facts of the run and metrics computed from its rows alone.
+
+    Raises:
+        RunFolderError: If a file is missing or damaged.
+    """
+    known = read_json(path / "env.json")
+    if known is None:
+        raise RunFolderError(f"{path} is no run folder: it has no env.json")
+    run_facts, sessions = known["run"], known["sessions"]
+    requests = read_requests(path / "requests.jsonl")
+    metrics = summarize(
+        requests,
+        is_greedy=run_facts["is_greedy"],
+        is_lossless=run_facts["is_lossless"],
+        scores=read_scores(path / SCORES),
+    )
+    certificate = certify(requests, run_facts, read_json(path / EXAMINED))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": run_facts,
+        "is_one_machine": all(is_same_machine(sessions[0], other) for other in sessions),
+        "certificate": certificate.to_json(),
+        **metrics,
+    }
+
+
+def judge(spec: RunSpec, path: Path, requests: Sequence[Request]) -> None:
+    """Looks at differences with the target model, and scores the answers."""
+    if spec.law.is_greedy and spec.is_lossless:
+        write_json(path / EXAMINED, examine(spec, requests))
+    score(spec, path, requests)
+
+
+def score(spec: RunSpec, path: Path, requests: Sequence[Request]) -> None:
+    """Writes scores, unless that has been done with as much as is allowed now."""
+    with counting("scoring answers", len(requests), spec.progress) as progress:
+        rows, note = score_run(
+            requests,
+            spec.dataset,
+            allow_code_execution=spec.allow_code_execution,
+            progress=progress,
+        )
+    if note and any(prompt.task for prompt in spec.dataset.prompts):
+        logger.info("%s", note)
+    if rows:
+        write_scores(path / SCORES, rows)
