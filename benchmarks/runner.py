@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.clock import present_objects_frozen
 from benchmarks.datasets.base import Prompt, limit_prompts
@@ -22,10 +22,14 @@ from benchmarks.progress import RunProgress, open_progress
 from benchmarks.provenance import code_version, describe_environment
 from benchmarks.records import SCHEMA_VERSION, Arm, Request, RequestError, RequestKey, Turn
 from benchmarks.responder import Responder
+from benchmarks.results import read_run
 from benchmarks.row_log import read_requests
 from benchmarks.run_folder import RunFolder
 from benchmarks.run_spec import RunSpec
 from benchmarks.tracking import Tracker, open_tracker
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WARMUP_PROMPTS = tuple(
     Prompt(prompt_id=f"warmup-{number}", category="warmup", turns=(text,))
@@ -97,7 +101,8 @@ def run(spec: RunSpec) -> RunResult:
             summary = summarize_folder(folder.path)
             failure = _failure(summary)
             folder.finish(summary, failure=failure)
-            tracker.log_summary(summary)
+            if tracker.is_active:
+                tracker.log_summary(summary, _figures(folder.path))
         return RunResult(path=folder.path, summary=summary, failure=failure)
 
 
@@ -113,6 +118,14 @@ def _facts(spec: RunSpec) -> dict[str, Any]:
         "code_version": code_version(),
         "hashes": hashes,
     }
+
+
+def _figures(path: Path) -> dict[str, Figure]:
+    """The plots of a run that has just finished."""
+    from benchmarks.report.plots import run_figures  # Slow to import, and rarely wanted.
+
+    run = read_run(path)
+    return run_figures(run) if run.summary["num_measured"] else {}
 
 
 def _failure(summary: Mapping[str, Any]) -> str | None:

@@ -90,9 +90,7 @@ def audit(runs: Mapping[str, Sequence[Request]], *, is_lossless: bool) -> list[E
 
 def render_audit(effects: Sequence[Effect]) -> Table:
     """One line per condition; `changed` counts prompts whose steps are not those of the first."""
-    table = new_table(
-        "state", "tau", "change [95 %]", "", "by thirds", "changed", "speedup [95 %]"
-    )
+    table = new_table("state", "tau", "change [95 %]", "", "by thirds", "changed", "speedup [95 %]")
     for effect in effects:
         table.add_row(
             effect.name,

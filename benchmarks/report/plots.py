@@ -18,9 +18,10 @@ from benchmarks.report.figures import (
     draw_tokens_per_step,
     draw_trades,
 )
-from benchmarks.report.groups import Group
+from benchmarks.report.groups import Group, group_runs
 from benchmarks.report.style import DPI, rc_context, to_svg
 from benchmarks.report.trade import quality_metrics, quality_title, trades
+from benchmarks.results import StoredRun
 
 FORMATS = ("png", "pdf")
 
@@ -63,6 +64,18 @@ def group_plots(
             if folder is not None:
                 _save(figure, folder / f"{stem}.{suffix}")
     return sections
+
+
+def run_figures(run: StoredRun) -> dict[str, Figure]:
+    """The figures of one run by name, for whoever shows them elsewhere.
+
+    Raises:
+        RunFolderError: If rows are damaged.
+    """
+    with rc_context():
+        return {
+            name: figure for group in group_runs([run]) for _, name, _, figure in _figures(group)
+        }
 
 
 Drawn = tuple[str, str, str, Figure]

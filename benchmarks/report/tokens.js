@@ -150,7 +150,9 @@
     find("tree").replaceChildren();
     find("tree-title").textContent = "Draft tree";
     drawLegend();
-    choose(places.length ? 0 : -1);
+    // A step with a draft shows what the view is for; the first steps often have none.
+    const drafted = places.findIndex(([turn, step]) => turns[turn].nodes[step] > 0);
+    choose(places.length ? Math.max(0, drafted) : -1);
   };
 
   const showRun = () => {
