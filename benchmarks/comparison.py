@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group
 from rich.text import Text
 
-from benchmarks.files import RunFolderError, read_json
 from benchmarks.table import Summary, badge, new_table, plain_console, show, variant
 
 COLUMNS = (
@@ -21,22 +19,6 @@ EXPLANATION = (
     "with a draft; regret: nats per token below the argmax; ROUGE-L: against vanilla; certificate: "
     "prompts whose ids equal vanilla's, or what a difference means"
 )
-
-
-def read_summaries(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """`summary.json` of run folders, or of all finished runs below a folder, in path order.
-
-    Raises:
-        RunFolderError: If a path holds no finished run, or a file is damaged.
-    """
-    summaries = []
-    for path in paths:
-        files = sorted(path.rglob("summary.json"))
-        if not files:
-            raise RunFolderError(f"{path} holds no finished run (no summary.json)")
-        found = [read_json(file) for file in files]
-        summaries += [summary for summary in found if summary is not None]
-    return summaries
 
 
 def comparable(summaries: Sequence[Summary]) -> dict[str, list[Summary]]:

@@ -127,6 +127,8 @@ def read_run(folder: Path) -> StoredRun:
         raise RunFolderError(f"half-written: it is marked as done but has no {missing}")
     for name, value in (("summary.json", summary), ("env.json", env)):
         _check_version(name, value)
+        if not isinstance(value.get("run"), dict):
+            raise RunFolderError(f"{name} lacks the facts of its run; measure anew")
     run = StoredRun(path=folder, summary=summary, env=env, config=_read_config(folder))
     _check_unmixed(run, status)
     return run

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.comparison import markdown, print_comparison, read_summaries, sort_key
+from benchmarks.comparison import markdown, print_comparison, sort_key
 from benchmarks.files import RunFolderError
+from benchmarks.results import read_runs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,10 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--format", choices=("text", "markdown"), default="text")
     options = parser.parse_args(arguments)
     try:
-        summaries = sorted(read_summaries(options.paths), key=sort_key)
+        runs, unusable = read_runs(options.paths)
     except RunFolderError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    summaries = sorted((run.summary for run in runs), key=sort_key)
+    for folder in unusable:
+        sys.stderr.write(f"left out: {folder}\n")
     if options.format == "markdown":
         print(markdown(summaries), end="")
     else:

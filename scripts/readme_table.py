@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.comparison import markdown, read_summaries, sort_key
-from benchmarks.files import read_json
+from benchmarks.comparison import markdown, sort_key
+from benchmarks.results import read_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {"README.md": "results/sample", "results/sense/README.md": "results/sense"}
@@ -44,13 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def results_section(folder: Path) -> str:
     """One table per model and dataset, with a line about the hardware."""
-    summaries = sorted(read_summaries([folder]), key=sort_key)
-    env = read_json(sorted(folder.rglob("env.json"))[-1])
-    assert env is not None
-    return f"{hardware(env)}\n\n{markdown(summaries)}"
+    runs, unusable = read_runs([folder])
+    if unusable:
+        raise SystemExit(f"committed results must be whole: {unusable[0]}")
+    summaries = sorted((run.summary for run in runs), key=sort_key)
+    return f"{hardware(runs[-1].env)}\n\n{markdown(summaries)}"
 
 
-def hardware(env: dict[str, Any]) -> str:
+def hardware(env: Mapping[str, Any]) -> str:
     """What the numbers were measured on."""
     session = env["sessions"][-1]
     versions = session["versions"]

@@ -124,7 +124,8 @@
       const text = nodes ? "The run recorded no trees." : "Nothing was drafted in this step.";
       panel.replaceChildren(make("p", { className: "read" }, text));
     }
-    find("tree-title").textContent = `Draft tree of step ${step + 1}: ${nodes} draft nodes`;
+    const ofTurn = turns.length > 1 ? `turn ${turnNumber + 1}, ` : "";
+    find("tree-title").textContent = `Draft tree of ${ofTurn}step ${step + 1}: ${nodes} draft nodes`;
   };
 
   const choose = (place, token) => {

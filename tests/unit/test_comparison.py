@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
-
 from benchmarks.comparison import (
     cells,
     comparable,
     markdown,
     print_comparison,
-    read_summaries,
     sort_key,
 )
-from benchmarks.files import RunFolderError
 from benchmarks.metrics import summarize
 from support.rows import make_row, make_turn, path, vanilla_steps
 
@@ -69,16 +63,3 @@ def test_tables_are_printed(capsys):
 def test_lossless_runs_come_first():
     runs = [summary("z", is_lossless=False), summary("b"), summary("a")]
     assert [run["run"]["method"] for run in sorted(runs, key=sort_key)][-1] == "z"
-
-
-def test_summaries_are_found_below_a_folder(tmp_path):
-    for name in ("one", "two"):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "summary.json").write_text(json.dumps(summary(name)))
-    found = read_summaries([tmp_path])
-    assert [run["run"]["method"] for run in found] == ["one", "two"]
-
-
-def test_a_folder_without_runs_is_told(tmp_path):
-    with pytest.raises(RunFolderError, match="holds no finished run"):
-        read_summaries([tmp_path])
