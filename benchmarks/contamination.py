@@ -7,7 +7,7 @@ appendix C), or if it asks what a test prompt of fewer words asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,3 +87,9 @@ def word_ngrams(text: str, ngram: int) -> Iterator[Words]:
     """All n-grams of words, as `words_of` splits them."""
     words = words_of(text)
     return zip(*(words[start:] for start in range(ngram)), strict=False)
+
+
+def num_overlapping(facts: Mapping[str, Any]) -> int | None:
+    """Documents of a datastore that overlap with test data; None if nobody compared them."""
+    overlap = (facts.get("report") or {}).get("overlap")
+    return overlap["num_overlapping"] - overlap["num_dropped"] if overlap else None

@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.contamination import num_overlapping
 from benchmarks.datasets.reader import shorten
 from benchmarks.metrics import STEP_PHASES
 from benchmarks.statistics import quality_verdict, verdict
@@ -268,14 +269,13 @@ def _gap(summary: Summary) -> str:
 
 def _datastore_note(facts: Mapping[str, Any]) -> str:
     """What was searched, and whether it holds test data."""
-    overlap = facts["report"].get("overlap")
-    found = overlap["num_overlapping"] - overlap["num_dropped"] if overlap else 0
+    found = num_overlapping(facts)
     kind = facts["kind"].removesuffix("s").replace("_", "-")
     note = (
         f"{kind} store: {facts['num_tokens']:,} tokens in {facts['num_documents']:,} documents, "
         f"{facts['num_bytes'] / 1e6:,.2f} MB"
     )
-    if not overlap:
+    if found is None:
         return f"{note}; not compared with test data"
     return f"{note}; {found} of them overlap with test data" if found else note
 

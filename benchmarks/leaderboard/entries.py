@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.contamination import num_overlapping
 from benchmarks.leaderboard.tasks import TaskFigure
 from benchmarks.provenance import IGNORED_CONFIG, without_keys
 from benchmarks.results import StoredRun
@@ -75,6 +76,12 @@ class Entry:
     def tau(self) -> float | None:
         """Output tokens per decoding step."""
         return 1.0 if self.run is None else self.value("tau")
+
+    @property
+    def store_overlaps(self) -> list[int | None]:
+        """Per datastore, documents that overlap with test data; None if nobody compared them."""
+        stores = {} if self.run is None else self.run.facts.get("datastores") or {}
+        return [num_overlapping(store) for store in stores.values()]
 
     @property
     def store_bytes(self) -> int | None:

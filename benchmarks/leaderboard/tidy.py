@@ -90,6 +90,7 @@ def _figures(row: Row) -> dict[str, Any]:
         "num_failed": run.summary["num_failed"],
         "node_budget": entry.node_budget,
         "store_bytes": entry.store_bytes,
+        "store_overlaps": sum(filter(None, entry.store_overlaps)),
         **tasks,
     }
 

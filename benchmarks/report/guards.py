@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.contamination import num_overlapping
 from benchmarks.records import ARMS
 from benchmarks.report.groups import Entry, Group
 from benchmarks.table import show
@@ -119,11 +120,10 @@ def _store(facts: Mapping[str, Any]) -> str:
     kind = str(facts["kind"]).removesuffix("s").replace("_", "-")
     num = facts["num_documents"]
     note = f"{kind} store of {num:,} document{'s' if num != 1 else ''}"
-    overlap = (facts.get("report") or {}).get("overlap")
-    if not overlap:
+    found = num_overlapping(facts)
+    if found is None:
         return f"{note}, not compared with test data"
-    found = overlap["num_overlapping"] - overlap["num_dropped"]
-    share = overlap.get("share_of_test_ngrams")
+    share = facts["report"]["overlap"].get("share_of_test_ngrams")
     known = "" if share is None else f" ({share:.1%} of the test data's n-grams)"
     return f"{note}, {found} of them overlap with test data{known}"
 

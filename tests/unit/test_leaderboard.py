@@ -296,10 +296,16 @@ def test_missing_figures_are_empty_not_zero(tmp_path):
 
 
 def test_stores_and_memory_have_units(tmp_path):
-    stores = {"tokens": {"num_bytes": 1_000_000}, "hidden_states": {"num_bytes": 500_000}}
+    overlap = {"num_overlapping": 5, "num_dropped": 2}
+    stores = {
+        "tokens": {"num_bytes": 1_000_000, "report": {"overlap": overlap}},
+        "hidden_states": {"num_bytes": 500_000},
+    }
     write_run(tmp_path, "a", facts={"datastores": stores})
     line = only_table(tmp_path)["a"]
-    assert line["Datastore"] == "1.50 MB"
+    assert line["Datastore"] == (
+        "1.50 MB, not compared with the test data, 3 documents overlap with the test data"
+    )
     assert line["Peak memory"] == "0.00 MB"  # The rows say 1000 bytes.
 
 
