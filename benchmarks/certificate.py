@@ -5,10 +5,13 @@ So there are tiers, each beside its control (vanilla against vanilla):
 
     exact      float32, float64 and integers on CPU: equal ids, or a fault
     rounding   16-bit, and any GPU: where ids differ, every token that was output lies within two
-               spacings of the dtype from the largest logit, under teacher forcing
+               spacings of the dtype from the largest logit, under teacher forcing; or within what
+               the width of a forward does by itself, where that is more (deep models in 16-bit)
     law        sampling: total variation between the arms, by permutation (`law_test`)
 
-A method that promises nothing is not judged: its badge says so.
+A method that promises nothing is not judged: its badge says so. A certificate speaks for the
+answers of one run: a fault that changes none of them is not seen, nor one that vanilla shares, for
+which the ids of the library's own `generate` stand beside.
 """
 
 from __future__ import annotations
@@ -18,15 +21,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchmarks.law_test import MIN_REPEATS, LawTest, compare_laws
+from benchmarks.law_test import ALPHA, MIN_REPEATS, Answers, LawTest, compare_laws
 from benchmarks.prompt_table import PromptTable
-from benchmarks.records import Request
+from benchmarks.records import Arm, Request
 
 Tier = Literal["exact", "rounding", "law"]
+Answer = tuple[int, ...]
 Status = Literal["passed", "failed", "not promised", "incomplete"]
 
-ALPHA = 0.01
-"""A law test fails below this p-value: one run in a hundred that is in order."""
+NUM_SPACINGS = 2
+"""How far below the largest logit a token may be and still be called its equal."""
 _EXACT_DTYPES = ("float32", "float64", None)
 
 
@@ -65,7 +69,7 @@ def certify(
 
     Args:
         requests: All rows.
-        facts: `is_greedy`, `is_lossless`, `dtype`, `device` of the run.
+        facts: `is_greedy`, `is_lossless`, `dtype`, `device`, `num_prompts`, `repeats` of the run.
         examined: What `divergence.examine` found; None if it has not looked.
     """
     table = PromptTable.from_requests(requests)
@@ -85,50 +89,84 @@ def tier_of(facts: Mapping[str, Any]) -> Tier:
 def _certify_ids(
     table: PromptTable, facts: Mapping[str, Any], examined: Mapping[str, Any]
 ) -> Certificate:
+    pairs = table.pairs("vanilla", "method")
     is_same = table.identical("vanilla", "method")
-    num, num_different = len(is_same), sum(not same for same in is_same.values())
-    control = _control(table)
-    divergences = [d for d in examined.get("divergences", ()) if d["arm"] == "method"]
-    status, badge = _judge(facts, num, num_different, control, divergences)
+    found = _Found(
+        num_prompts=len(is_same),
+        num_different=sum(not same for same in is_same.values()),
+        num_pairs=len(pairs),
+        num_different_pairs=sum(vanilla != method for vanilla, method in pairs.values()),
+        control=_control(table),
+        divergences=[d for d in examined.get("divergences", ()) if d["arm"] == "method"],
+        width_control=examined.get("width_control"),
+        error=examined.get("error"),
+    )
+    status, badge = _judge(facts, found)
     return Certificate(
         tier=tier_of(facts),
         status=status,
         badge=badge,
-        num_prompts=num,
-        num_different=num_different,
-        control=control,
+        num_prompts=found.num_prompts,
+        num_different=found.num_different,
+        control=found.control,
         details={
             "divergences": list(examined.get("divergences", ())),
-            "width_control": examined.get("width_control"),
+            "width_control": found.width_control,
+            "limit_spacings": found.limit if tier_of(facts) == "rounding" else None,
         },
     )
 
 
-def _judge(
-    facts: Mapping[str, Any],
-    num: int,
-    num_different: int,
-    control: Mapping[str, int] | None,
-    divergences: Sequence[Mapping[str, Any]],
-) -> tuple[Status, str]:
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What a greedy run is judged by."""
+
+    num_prompts: int
+    num_different: int
+    num_pairs: int
+    num_different_pairs: int
+    control: Mapping[str, int] | None
+    divergences: Sequence[Mapping[str, Any]]
+    width_control: Mapping[str, Any] | None
+    error: str | None
+
+    @property
+    def limit(self) -> float:
+        """Spacings below the argmax that rounding explains: two, or what width alone does here."""
+        by_width = (self.width_control or {}).get("largest_gap_spacings") or 0.0
+        return max(float(NUM_SPACINGS), by_width)
+
+    @property
+    def num_faulty(self) -> int:
+        """Prompts with a token beyond the limit, or an answer that ends where it must not."""
+        return len({d["prompt_id"] for d in self.divergences if self._is_faulty(d)})
+
+    def _is_faulty(self, divergence: Mapping[str, Any]) -> bool:
+        gap = divergence["largest_gap_spacings"]
+        return gap is None or gap > self.limit or divergence["num_ends_wrong"] > 0
+
+
+def _judge(facts: Mapping[str, Any], found: _Found) -> tuple[Status, str]:
     if not facts["is_lossless"]:
         return "not promised", "changes output"
-    if not num:
+    if not found.num_pairs:
         return "incomplete", "nothing compared"
-    if tier_of(facts) == "exact":
-        if num_different:
-            return "failed", f"FAILED: {num_different}/{num} differ"
-        return "passed", f"exact {num}/{num}"
-    found = f"{num_different}/{num} differ"
-    if control is not None:
-        found += f", control {control['num_different']}/{control['num_prompts']}"
-    dtype = facts.get("dtype") or "?"
-    if len({d["prompt_id"] for d in divergences}) < num_different:
-        return "incomplete", f"{dtype}: {found}, not examined"
-    if any(d["num_outside"] for d in divergences):
-        num_bad = len({d["prompt_id"] for d in divergences if d["num_outside"]})
-        return "failed", f"FAILED: {num_bad}/{num} beyond rounding ({dtype})"
-    return "passed", f"{dtype}: {found}"
+    is_exact = tier_of(facts) == "exact"
+    num, num_different = found.num_prompts, found.num_different
+    dtype = facts.get("dtype") or "float64"
+    if is_exact and num_different:
+        return "failed", f"FAILED: {num_different}/{num} differ"
+    if not is_exact and found.num_faulty:
+        return "failed", f"FAILED: {found.num_faulty}/{num} beyond rounding ({dtype})"
+    badge = f"exact {num}/{num}" if is_exact else f"{dtype}: {num_different}/{num} differ"
+    if not is_exact and found.control is not None:
+        badge += f", control {found.control['num_different']}/{found.control['num_prompts']}"
+    num_expected = facts.get("num_prompts", num) * facts.get("repeats", 1)
+    if found.num_pairs < num_expected:
+        return "incomplete", f"{badge}; {num_expected - found.num_pairs} answers are missing"
+    if not is_exact and len(found.divergences) < found.num_different_pairs:
+        return "incomplete", f"{badge}, not examined"
+    return "passed", badge
 
 
 def _control(table: PromptTable) -> dict[str, int] | None:
@@ -140,11 +178,9 @@ def _control(table: PromptTable) -> dict[str, int] | None:
 
 
 def _certify_law(table: PromptTable, facts: Mapping[str, Any]) -> Certificate:
-    pairs = _answers(table)
-    test: LawTest | None = None
-    if pairs and min(len(answers) for answers, _ in pairs) >= MIN_REPEATS:
-        test = compare_laws(pairs)
-    status, badge = _judge_law(facts, test)
+    pairs = _answers(table, "method")
+    test, control = _law_test(pairs), _law_test(_answers(table, "control"))
+    status, badge = _judge_law(facts, len(pairs), test, control)
     return Certificate(
         tier="law",
         status=status,
@@ -152,27 +188,41 @@ def _certify_law(table: PromptTable, facts: Mapping[str, Any]) -> Certificate:
         num_prompts=len(pairs),
         num_different=None,
         control=None,
-        details={"law_test": None if test is None else vars(test)},
+        details={
+            "law_test": None if test is None else vars(test),
+            "law_control": None if control is None else vars(control),
+        },
     )
 
 
-def _judge_law(facts: Mapping[str, Any], test: LawTest | None) -> tuple[Status, str]:
+def _law_test(pairs: Sequence[tuple[Answers, Answers]]) -> LawTest | None:
+    """None if there are too few answers."""
+    if not pairs or min(len(answers) for answers, _ in pairs) < MIN_REPEATS:
+        return None
+    return compare_laws(pairs)
+
+
+def _judge_law(
+    facts: Mapping[str, Any], num_prompts: int, test: LawTest | None, control: LawTest | None
+) -> tuple[Status, str]:
     if not facts["is_lossless"]:
         return "not promised", "changes output"
+    if not num_prompts:
+        return "incomplete", "nothing compared"
     if test is None:
         return "incomplete", f"law: needs repeats={MIN_REPEATS}"
-    found = f"TV {test.distance:.3f} (noise {test.expected:.3f}), p {test.p_value:.2g}"
+    found = f"TV {test.distance:.3f}, p {test.p_value:.2g}"
+    if control is not None:
+        found += f", control {control.distance:.3f}, p {control.p_value:.2g}"
     if test.p_value < ALPHA:
         return "failed", f"FAILED: law, {found}"
-    return "passed", f"law: {found}"
+    return "passed", f"law: {found}, would find {test.critical:.3f}"
 
 
-def _answers(table: PromptTable) -> list[tuple[list[tuple[int, ...]], list[tuple[int, ...]]]]:
-    """Per prompt the first turns of both arms; later turns follow other texts in each repeat."""
-    answers: dict[str, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]] = defaultdict(
-        lambda: ([], [])
-    )
-    for (prompt_id, _), (vanilla, method) in table.pairs("vanilla", "method").items():
+def _answers(table: PromptTable, arm: Arm) -> list[tuple[Answers, Answers]]:
+    """Per prompt the first turns of vanilla and of an arm; later ones follow other texts."""
+    answers: dict[str, tuple[list[Answer], list[Answer]]] = defaultdict(lambda: ([], []))
+    for (prompt_id, _), (vanilla, other) in table.pairs("vanilla", arm).items():
         answers[prompt_id][0].append(vanilla[0])
-        answers[prompt_id][1].append(method[0])
+        answers[prompt_id][1].append(other[0])
     return list(answers.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import resource
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from benchmarks.datasets import DATASETS, Dataset, Prompt, limit_prompts, shuffl
 from benchmarks.datastore_config import datastore_config
 from benchmarks.datastores import provide_datastore
 from benchmarks.files import RunFolderError, explain_os_errors
+from benchmarks.machine import peak_memory, reset_peak_memory, synchronize
 from benchmarks.run_spec import RunSpec
 from benchmarks.runner import run
 from benchmarks.scoring.scores import check_tasks
@@ -183,6 +183,7 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
         generate=getattr(model.target, "generate", None),
         device="+".join(map(str, model.devices)),
         peak_memory=lambda: peak_memory(model.devices),
+        reset_peak_memory=lambda: reset_peak_memory(model.devices),
         model_hashes=model.facts,
         datastores=datastores,
         load_seconds=load_seconds,
@@ -242,19 +243,3 @@ def load_warm_prompts(config: Mapping[str, Any]) -> tuple[Prompt, ...]:
 def _load_split(config: Mapping[str, Any], split: str) -> Dataset:
     fields = {k: v for k, v in config["dataset"].items() if k not in ("name", "split")}
     return DATASETS.create(config["dataset"]["name"], **fields).load(split)
-
-
-def synchronize(devices: Sequence[torch.device]) -> None:
-    """Waits for the devices; nothing to do on CPU."""
-    for device in devices:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
-
-def peak_memory(devices: Sequence[torch.device]) -> int:
-    """Peak memory in bytes: of the GPUs' allocators, or of the process on CPU."""
-    gpus = [device for device in devices if device.type == "cuda"]
-    if gpus:
-        return sum(torch.cuda.max_memory_allocated(device) for device in gpus)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -21,12 +21,15 @@ EXPLANATION = (
 )
 
 
-def comparable(summaries: Sequence[Summary]) -> dict[str, list[Summary]]:
-    """The runs by what must be equal to compare them: model, its variant, dataset, prompts."""
-    groups: dict[str, list[Summary]] = {}
+def comparable(
+    summaries: Sequence[Summary],
+) -> dict[tuple[str, str | None], list[Summary]]:
+    """The runs by what must be equal to compare them: their conditions, and the very prompts."""
+    groups: dict[tuple[str, str | None], list[Summary]] = {}
     for summary in summaries:
         if summary["num_measured"]:
-            groups.setdefault(conditions(summary), []).append(summary)
+            key = conditions(summary), summary["run"].get("dataset_hash")
+            groups.setdefault(key, []).append(summary)
     return groups
 
 
@@ -66,7 +69,7 @@ def vanilla_cells(summaries: Sequence[Summary]) -> list[str]:
 def render_comparison(summaries: Sequence[Summary]) -> Group:
     """A table per group of comparable runs."""
     parts: list[Any] = []
-    for title, runs in comparable(summaries).items():
+    for (title, _), runs in comparable(summaries).items():
         table = new_table(*COLUMNS)
         for line in (vanilla_cells(runs), *map(cells, runs)):
             table.add_row(*line)
@@ -93,7 +96,7 @@ def with_labels(summaries: Sequence[Summary], labels: Sequence[str]) -> list[Sum
 def markdown(summaries: Sequence[Summary]) -> str:
     """The same tables for README files and notes."""
     blocks = []
-    for title, runs in comparable(summaries).items():
+    for (title, _), runs in comparable(summaries).items():
         align = ["---", *["---:"] * (len(COLUMNS) - 1)]
         lines = [COLUMNS, align, vanilla_cells(runs), *map(cells, runs)]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)

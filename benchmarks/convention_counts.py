@@ -1,7 +1,8 @@
 """What other people's definitions of acceptance are computed from: one line per step and answer.
 
 A step drafts `nodes` nodes down to `depth`, keeps a path that ends at depth `kept` with `accepted`
-draft nodes on it, and emits `emitted` tokens. The first token of an answer comes from its prefill.
+draft nodes on it, and emits `emitted` tokens; `below` nodes were drafted right behind the path's
+end. The first token of an answer comes from its prefill.
 A relaxed verifier may keep a draft node in place of the pending one, at depth 0: it is accepted.
 """
 
@@ -13,9 +14,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from benchmarks.prompt_table import ArmCounts, PromptTable
-from benchmarks.records import Request, Turn
+from benchmarks.records import Request, Steps, Turn
 
-_STEP_COLUMNS = ("request", "turn", "nodes", "depth", "accepted", "kept", "emitted")
+UNKNOWN = -1
+_STEP_COLUMNS = ("request", "turn", "nodes", "depth", "accepted", "kept", "emitted", "below")
 _ANSWER_COLUMNS = ("request", "turn", "tokens", "steps", "draft_ns", "forward_ns")
 
 
@@ -26,7 +28,8 @@ class Counts:
     Repeats are pooled, as other answers to the same question.
 
     Attributes:
-        steps: `request` and `turn` from 0, `nodes`, `depth`, `accepted`, `kept`, `emitted`.
+        steps: `request` and `turn` from 0, `nodes`, `depth`, `accepted`, `kept`, `emitted`,
+            `below` (`UNKNOWN` for trees in rows from before it was recorded).
         answers: `request`, `turn`, `tokens` (the prefill's included), `steps`, `draft_ns` (propose
             and build), `forward_ns`.
         vanilla: Counts of the baseline per prompt.
@@ -98,12 +101,28 @@ class Counts:
 
 
 def was_rejected(steps: pd.DataFrame) -> pd.Series[bool]:
-    """Whether a deeper draft node was looked at and refused.
+    """Whether a draft node behind the kept path was looked at and refused.
 
     A path that EOS or the budget cut has no token of the target behind it (`emitted` is `kept`, not
     one more): nothing below it was refused.
     """
-    return (steps["kept"] < steps["depth"]) & (steps["emitted"] > steps["kept"])
+    return (steps["below"] > 0) & (steps["emitted"] > steps["kept"])
+
+
+def knows_refusals(steps: pd.DataFrame) -> bool:
+    """Whether the rows say of every step what lay behind its path."""
+    return bool((steps["below"] != UNKNOWN).all())
+
+
+def _below(steps: Steps) -> list[int]:
+    """Draft nodes right behind each path; of a chain they follow from its length."""
+    if steps.num_below is not None:
+        return list(steps.num_below)
+    columns = zip(steps.num_draft_nodes, steps.draft_depth, steps.reasons, strict=True)
+    return [
+        (int(len(reasons) - 1 < depth) if nodes == depth else UNKNOWN)
+        for nodes, depth, reasons in columns
+    ]
 
 
 def _steps(number: int, place: int, turn: Turn) -> list[tuple[int, ...]]:
@@ -115,6 +134,7 @@ def _steps(number: int, place: int, turn: Turn) -> list[tuple[int, ...]]:
         turn.steps.num_accepted,
         (len(reasons) - 1 for reasons in turn.steps.reasons),
         turn.steps.num_output,
+        _below(turn.steps),
         strict=True,
     )
     return [(number, place, *counts) for counts in columns]

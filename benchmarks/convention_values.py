@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.convention_counts import Counts, was_rejected
+from benchmarks.convention_counts import Counts, knows_refusals, was_rejected
 from benchmarks.statistics import point, ratio
 
 
@@ -114,6 +114,8 @@ def alpha(counts: Counts) -> float | None:
     likelihood estimate of the i.i.d. model (Leviathan et al. 2023, section 3.1). Of a tree it is
     the chance that some child is kept, not that a given one is.
     """
+    if not knows_refusals(counts.steps):
+        return None
     kept = counts.sum("kept")
     return _over(kept, kept + int(was_rejected(counts.steps).sum()))
 
@@ -135,6 +137,8 @@ def predicted_tau(counts: Counts) -> float | None:
 def conditional_acceptance(counts: Counts, position: int) -> float | None:
     """P(kept at a depth | kept above it and drafted there), without steps cut before it."""
     steps = counts.steps
+    if not knows_refusals(steps):
+        return None
     kept = int((steps["kept"] >= position).sum())
     refused = int((was_rejected(steps) & (steps["kept"] == position - 1)).sum())
     return _over(kept, kept + refused)

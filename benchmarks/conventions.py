@@ -16,7 +16,6 @@ from benchmarks import convention_values as values
 from benchmarks.convention_counts import Counts
 from benchmarks.definitions import define
 from benchmarks.records import Request
-from benchmarks.spec_bench.imported_metrics import TAU_OF_LENGTHS
 
 LETTERS = (
     "summed over all answers: S decoding steps, D of them with a draft, T answers with one prefill "
@@ -83,6 +82,7 @@ def _id(metric: str) -> str:
 
 
 _STEP = "tokens/step"
+_PREFILL_AS_STEP = "tau.micro.output_tokens_per_forward.prefill_as_step"
 _LENGTHS = (
     _Rule(
         "tau", "this project", _STEP, _id("tau"), "E / S",
@@ -98,7 +98,7 @@ _LENGTHS = (
     ),
     _Rule(
         "#Mean Accepted Tokens", "Spec-Bench, SAM-Decoding, LogitSpec", _STEP,
-        TAU_OF_LENGTHS.definition_id, "N / (S + T)",
+        _PREFILL_AS_STEP, "N / (S + T)",
         "mean of accept_lengths as our export writes them, the prefill being a step of 1; tree "
         "methods of the harness have no such step and follow EAGLE's tau",
         values.tokens_per_forward,
@@ -137,7 +137,7 @@ _LENGTHS = (
         "E / S of first turns", "later turns are not counted", values.emitted_first_turns,
     ),
     _Rule(
-        "accept_lengths_tree_micro", "REST", _STEP, TAU_OF_LENGTHS.definition_id, "N / (S + T)",
+        "accept_lengths_tree_micro", "REST", _STEP, _PREFILL_AS_STEP, "N / (S + T)",
         "a leading 1 for the prefill lowers it", values.tokens_per_forward,
     ),
     _Rule(
@@ -147,7 +147,7 @@ _LENGTHS = (
     ),
     _Rule(
         "compression ratio", "Lookahead", _STEP,
-        "compression.output_tokens_per_forward.prefill_as_step", "N / (S + T)",
+        _PREFILL_AS_STEP, "N / (S + T)",
         "autoregressive decoding is 1; a bound of the speedup that no wider forward reaches",
         values.tokens_per_forward,
     ),

@@ -120,6 +120,12 @@ DEFINITIONS: dict[str, Definition] = {
         "score.mean_over_vanilla_mean",
         "The method's mean task score over vanilla's, on the same prompts.",
     ),
+    "score_change": Definition(
+        "score",
+        "score.mean_difference_to_vanilla",
+        "The method's mean task score minus vanilla's, on the same prompts; its interval decides "
+        "whether a method is called better or worse.",
+    ),
     "control_speedup": Definition(
         "ratio",
         "speedup.vanilla_over_vanilla.prefill_included",
@@ -193,8 +199,8 @@ DEFINITIONS: dict[str, Definition] = {
     ),
     "peak_memory": Definition(
         "bytes",
-        "memory.peak_of_process",
-        "Peak memory of the process or device up to the last answer, model included.",
+        "memory.peak_since_start_of_run",
+        "Peak memory of the process or device from the warm-up to the last answer, model included.",
     ),
 }
 

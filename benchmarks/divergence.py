@@ -6,6 +6,7 @@ decoded again, to show the tree and the logits that the method saw there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,10 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benchmarks.certificate import tier_of
 from benchmarks.prompt_table import PromptTable, first_difference
 from benchmarks.records import Request, RequestKey, StepTree, Turn
 from benchmarks.run_spec import RunSpec
-from benchmarks.teacher_forcing import Gaps, count_flips, logits_of_outputs, teacher_force
+from benchmarks.teacher_forcing import Gaps, choices_by_width, logits_of_outputs, teacher_force
 from benchmarks.traces import step_trees, token_texts
 from methods.decoding import decode
 from methods.generation import Probe, StepRecord, StopRule
@@ -49,7 +51,7 @@ def examine(spec: RunSpec, requests: Sequence[Request]) -> dict[str, Any]:
         for number, (prompt_id, repeat) in enumerate(different):
             key: RequestKey = (prompt_id, repeat, arm)
             divergences.append(examiner.divergence(key, in_full=number < NUM_SHOWN))
-    is_rounded = dtype_of(spec).itemsize <= 2
+    is_rounded = tier_of(spec.facts) == "rounding"
     return {
         "divergences": divergences,
         "width_control": examiner.width_control(table) if is_rounded else None,
@@ -78,17 +80,26 @@ class _Examiner:
         }
 
     def width_control(self, table: PromptTable) -> dict[str, Any]:
-        """Argmax flips by width, on the prompts of the control arm, or of all if there is none."""
+        """What width changes, on the prompts of the control arm, or on all if there is none."""
         width = self.spec.method.node_budget + 1
         control = {prompt_id for prompt_id, _ in table.pairs("vanilla", "control")}
         num_tokens = num_flips = 0
+        largest = 0.0
         for prompt_id in control or set(table.categories):
             for turn in self.rows[prompt_id, 0, "vanilla"].turns:
-                num_tokens += len(turn.output_ids)
-                num_flips += count_flips(
-                    self.spec.target, self._prompt_ids(turn), turn.output_ids, width
-                )
-        return {"width": width, "num_tokens": num_tokens, "num_flips": num_flips}
+                ids, prompt_ids = turn.output_ids, self._prompt_ids(turn)
+                choices = choices_by_width(self.spec.target, prompt_ids, ids, width)
+                num_tokens += len(ids)
+                num_flips += sum(a != b for a, b in zip(choices, ids, strict=True))
+                if choices != list(ids):
+                    forced = teacher_force(self.spec.target, prompt_ids, ids, self.dtype, choices)
+                    largest = max(largest, *forced.in_spacings)
+        return {
+            "width": width,
+            "num_tokens": num_tokens,
+            "num_flips": num_flips,
+            "largest_gap_spacings": _number(largest),
+        }
 
     def divergence(self, key: RequestKey, *, in_full: bool) -> dict[str, Any]:
         """How an arm's answer leaves vanilla's, and whether each of its tokens may be rounding."""
@@ -100,19 +111,21 @@ class _Examiner:
         turn, position = place["turn"], place["position"]
         # Later turns saw another history than vanilla's: each is judged by its own prompt.
         forced = [self._force(answer) for answer in other.turns[turn:]]
+        gaps = [gap for one in forced for gap in one.in_spacings]
         found = {
             "prompt_id": prompt_id,
             "repeat": repeat,
             "arm": arm,
             "turn": turn,
             "position": position,
-            "num_tokens": sum(len(gaps.gaps) for gaps in forced),
-            "num_outside": sum(gaps.num_outside for gaps in forced),
-            "largest_gap_spacings": max(gaps.largest for gaps in forced),
-            "spacing": forced[0].spacings[min(position, len(forced[0].spacings) - 1)],
+            "num_tokens": len(gaps),
+            "num_outside": sum(one.num_outside for one in forced),
+            "largest_gap_spacings": _number(max(gaps)),
+            "num_ends_wrong": sum(not self._ends_right(answer) for answer in other.turns[turn:]),
         }
         if position < len(other.turns[turn].output_ids):
-            found["gap"] = forced[0].gaps[position]
+            found["gap"] = _number(forced[0].gaps[position])
+            found["spacing"] = _number(forced[0].spacings[position])
         if in_full:
             found |= self._microscope(vanilla.turns[turn], other.turns[turn], position, key)
         return found
@@ -121,6 +134,13 @@ class _Examiner:
         prompt_ids = self.prompts[turn.prompt_sha]
         assert prompt_ids is not None
         return prompt_ids
+
+    def _ends_right(self, turn: Turn) -> bool:
+        """Whether an answer ends at its first EOS, or at the budget: not before, not behind."""
+        eos_ids, budget = self.spec.target.eos_ids, self.spec.max_new_tokens
+        stop = StopRule(max_new_tokens=budget, eos_ids=eos_ids)
+        kept, reason = stop.clip(turn.output_ids, 0)
+        return reason is not None and len(kept) == len(turn.output_ids)
 
     def _force(self, turn: Turn) -> Gaps:
         return teacher_force(self.spec.target, self._prompt_ids(turn), turn.output_ids, self.dtype)
@@ -178,25 +198,34 @@ class _Examiner:
                 random=TorchRandom.from_seed(0),
                 probe=probe,
             )
-        if not _is_same_way(probe.records, other, step):
+        before = sum(r.num_output for r in probe.records[:step])
+        node = _node_of(probe.records, other, step, position - before - 1)
+        logits = watched.logits
+        if (
+            node is None
+            or logits is None
+            or int(logits[node].argmax()) != other.output_ids[position]
+        ):
             # A retriever that learns from earlier prompts, or a device whose sums vary.
             return {"is_reproduced": False}
         record = probe.records[step]
-        before = sum(r.num_output for r in probe.records[:step])
-        node = record.path[position - before - 1]
         tree: StepTree = step_trees(self.spec.codec, probe.records, prompt_ids)[step]
-        assert watched.logits is not None
         return {
             "is_reproduced": True,
             "tree": tree.to_json(),
-            "node": int(node),
-            "tree_path": [int(i) for i in record.tree.path_to(int(node))],
-            "tree_top_logits": self._top(watched.logits[node]),
+            "node": node,
+            "tree_path": [int(i) for i in record.tree.path_to(node)],
+            "tree_top_logits": self._top(logits[node]),
         }
 
 
 def _step_at(turn: Turn, position: int) -> tuple[int | None, int]:
-    """The step that chose an output token (None: the prefill), and the committed rows before it."""
+    """The step that chose an output token, and the committed rows before it.
+
+    None for the first token, which the prefill chose, and behind the end of the answer.
+    """
+    if position >= len(turn.output_ids):
+        return None, turn.num_prompt_tokens + len(turn.output_ids)
     num_output = 1
     if turn.steps is not None and position > 0:
         for step, num in enumerate(turn.steps.num_output):
@@ -206,11 +235,20 @@ def _step_at(turn: Turn, position: int) -> tuple[int | None, int]:
     return None, turn.num_prompt_tokens
 
 
-def _is_same_way(records: Sequence[StepRecord], turn: Turn, step: int) -> bool:
-    """Whether steps decoded again accepted what the recorded ones did."""
-    if turn.steps is None or len(records) <= step:
-        return False
-    return [r.num_output for r in records[: step + 1]] == list(turn.steps.num_output[: step + 1])
+def _node_of(records: Sequence[StepRecord], turn: Turn, step: int, offset: int) -> int | None:
+    """The node whose logits chose a token of a step; None if the steps went another way."""
+    if len(records) <= step or offset >= len(records[step].path):
+        return None
+    committed = [int(r.tree.token_ids[node]) for r in records[:step] for node in r.path]
+    path = records[step].path[: offset + 1]
+    committed += [int(records[step].tree.token_ids[node]) for node in path]
+    is_same = committed == list(turn.output_ids[: len(committed)])
+    return int(path[-1]) if is_same else None
+
+
+def _number(value: float) -> float | None:
+    """For JSON, which has no infinity and no NaN."""
+    return value if math.isfinite(value) else None
 
 
 class _Reached(Exception):

@@ -54,8 +54,19 @@ def summarize_folder(path: Path) -> dict[str, Any]:
 def judge(spec: RunSpec, path: Path, requests: Sequence[Request]) -> None:
     """Looks at differences with the target model, and scores the answers."""
     if spec.law.is_greedy and spec.is_lossless:
-        write_json(path / EXAMINED, examine(spec, requests))
+        write_json(path / EXAMINED, _examine(spec, requests))
     score(spec, path, requests)
+
+
+def _examine(spec: RunSpec, requests: Sequence[Request]) -> dict[str, Any]:
+    """What `examine` finds, or why it could not look: all has been measured by now."""
+    try:
+        return examine(spec, requests)
+    except Exception as error:
+        if spec.on_error == "stop":
+            raise
+        logger.warning("differences could not be examined: %s: %s", type(error).__name__, error)
+        return {"divergences": [], "error": f"{type(error).__name__}: {error}"}
 
 
 def score(spec: RunSpec, path: Path, requests: Sequence[Request]) -> None:

@@ -2,13 +2,12 @@
 
 Per prompt and position of the output, the tokens that an arm gave in its repeats are a sample of
 that position's marginal law. The statistic is the total variation distance between the two arms'
-frequencies, averaged over prompts and the first positions. Under one law the arms' labels may be
-exchanged within each prompt; the p-value is the share of exchanges with a distance at least as
-large (Phipson and Smyth 2010: the observed labelling counts as one of them). It has power against
-laws whose marginals differ. Arms that share their random numbers agree more than independent ones
-would, which makes the test cautious, not wrong.
+frequencies, averaged over prompts and positions. Under one law the arms' labels may be exchanged
+within each prompt; the p-value is the share of exchanges with a distance at least as large
+(the observed labelling counts as one of them). It has power against laws whose marginals differ,
+and no more than the number of answers gives it: `critical` is the distance that it would find.
 
-Source: Pitman 1937 (permutation tests); measurement: seeded, so that the same rows give the same p.
+Source: Pitman 1937 (permutation tests); Phipson and Smyth 2010 (p-values that are never 0).
 Cost: one [m, m] x [m, e] product per prompt and position, m answers and e exchanges.
 """
 
@@ -21,7 +20,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 NUM_EXCHANGES = 999
-NUM_POSITIONS = 8
+NUM_POSITIONS = 64
+"""Of the output; what differs only further on is not seen."""
+ALPHA = 0.01
+"""A law is called another one below this p-value: one test in a hundred that should not be."""
 MIN_REPEATS = 8
 """With fewer answers per prompt, frequencies say next to nothing."""
 ABSENT = -1
@@ -38,12 +40,14 @@ class LawTest:
     Attributes:
         distance: Mean total variation between the arms, in [0, 1].
         expected: What exchanged labels give on average: sampling noise alone.
+        critical: What they exceed in one of a hundred exchanges: a distance that would be found.
         p_value: In (0, 1].
         num_answers: Answers per arm, of all prompts.
     """
 
     distance: float
     expected: float
+    critical: float
     p_value: float
     num_answers: int
 
@@ -76,6 +80,7 @@ def compare_laws(pairs: Sequence[tuple[Answers, Answers]], *, seed: int = 0) -> 
     return LawTest(
         distance=observed,
         expected=float(exchanged.mean()),
+        critical=float(np.quantile(exchanged, 1.0 - ALPHA)),
         p_value=(1 + num_as_large) / (1 + NUM_EXCHANGES),
         num_answers=sum(len(first) for first, _ in pairs),
     )
@@ -83,9 +88,10 @@ def compare_laws(pairs: Sequence[tuple[Answers, Answers]], *, seed: int = 0) -> 
 
 def _table(answers: Answers) -> Int[np.ndarray, "m p"]:
     """The first tokens of each answer, `ABSENT` behind its end."""
-    table = np.full((len(answers), NUM_POSITIONS), ABSENT, dtype=np.int64)
+    num_positions = min(NUM_POSITIONS, max(map(len, answers)))
+    table = np.full((len(answers), num_positions), ABSENT, dtype=np.int64)
     for row, answer in zip(table, answers, strict=True):
-        kept = answer[:NUM_POSITIONS]
+        kept = answer[:num_positions]
         row[: len(kept)] = kept
     return table
 

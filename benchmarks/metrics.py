@@ -32,12 +32,12 @@ def summarize(
     Args:
         requests: Rows of a run, complete or not.
         is_greedy: Whether ids can be compared between arms and repeats.
-        is_lossless: Whether the method's output follows vanilla's; if not, the speedup per token
-            is the primary one.
+        is_lossless: Whether the method's output follows vanilla's.
         scores: Task scores of the answers, if they were scored.
 
     Returns:
-        `num_prompts`, `num_measured`, `num_failed`; `primary_speedup`, the name of a metric;
+        `num_prompts`, `num_measured`, `num_failed`; `primary_speedup`, the name of a metric: of
+        times where the lengths of answers are bound to be equal, else of tokens per second;
         `has_equal_lengths`; `metrics`; `categories`, the main metrics by category; `failures`;
         `differences` from vanilla and `unstable_prompts`, whose repeats differ (greedy only);
         `definitions`, texts by id.
@@ -48,12 +48,14 @@ def summarize(
         metrics |= _quality(table, requests)
     metrics |= score_metrics(scores, list(table.categories))
     lengths = (table.vanilla["output_tokens"], table.method["output_tokens"])
+    has_equal_lengths = bool(np.array_equal(*lengths))
+    is_of_times = is_lossless and is_greedy and has_equal_lengths
     return {
         "num_prompts": len({request.prompt_id for request in requests}),
         "num_measured": len(table.categories),
         "num_failed": len(table.failed),
-        "primary_speedup": "speedup" if is_lossless else "speedup_rate",
-        "has_equal_lengths": bool(np.array_equal(*lengths)),
+        "primary_speedup": "speedup" if is_of_times else "speedup_rate",
+        "has_equal_lengths": has_equal_lengths,
         "metrics": metrics,
         "categories": _by_category(table, scores),
         "failures": _failures(requests),
@@ -206,6 +208,7 @@ def score_metrics(scores: Sequence[ScoreRow], prompt_ids: Sequence[str]) -> Metr
                 metric(f"score.{what}", [method, one], ratio)
                 | metric(f"vanilla_score.{what}", [vanilla, one], ratio)
                 | metric(f"relative_score.{what}", [method, vanilla], ratio)
+                | metric(f"score_change.{what}", [method - vanilla, one], ratio)
             )
     return metrics
 

@@ -82,6 +82,7 @@ class Steps:
         sources: Per step the source of each committed node.
         regrets: Per step the regret of each committed node in nats; empty if all are 0.
         regret_bounds: Per step its bound for each committed node in nats; empty without one.
+        num_below: Per step; None in rows from before it was counted.
         trees: Per step the draft tree; None if they were not recorded.
     """
 
@@ -98,10 +99,12 @@ class Steps:
     sources: tuple[tuple[str, ...], ...] = ()
     regrets: tuple[tuple[float, ...], ...] = ()
     regret_bounds: tuple[tuple[float, ...], ...] = ()
+    num_below: tuple[int, ...] | None = None
     trees: tuple[StepTree, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in (*_COUNTS, *_WORDS, *_NUMBERS, *(["trees"] if self.trees else [])):
+        optional = [name for name in ("num_below", "trees") if getattr(self, name) is not None]
+        for name in (*_COUNTS, *_WORDS, *_NUMBERS, *optional):
             length = len(getattr(self, name))
             if length != len(self):
                 raise ValueError(f"{name} must have one entry per step ({len(self)}), got {length}")
@@ -126,7 +129,8 @@ class Steps:
             values = (getattr(record, name) for record in records)
             columns[name] = tuple(tuple(round(x, _DIGITS) for x in row) for row in values)
         kept = None if trees is None else tuple(trees)
-        return cls(step_ns=tuple(step_ns), trees=kept, **columns)
+        num_below = tuple(record.num_below for record in records)
+        return cls(step_ns=tuple(step_ns), num_below=num_below, trees=kept, **columns)
 
     def to_json(self) -> dict[str, Any]:
         """Counts as lists; tuples as the distinct ones and one index per step."""
@@ -134,7 +138,8 @@ class Steps:
         # Most steps have no regrets or the same reasons: each distinct tuple is written once.
         columns = {name: _to_categories(getattr(self, name)) for name in (*_WORDS, *_NUMBERS)}
         trees = {} if self.trees is None else {"trees": [tree.to_json() for tree in self.trees]}
-        return counts | columns | trees
+        below = {} if self.num_below is None else {"num_below": list(self.num_below)}
+        return counts | columns | below | trees
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Steps:
@@ -146,7 +151,8 @@ class Steps:
         }
         trees = value.get("trees")
         kept = None if trees is None else tuple(map(StepTree.from_json, trees))
-        return cls(trees=kept, **columns)
+        num_below = value.get("num_below")
+        return cls(trees=kept, num_below=None if num_below is None else tuple(num_below), **columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +162,8 @@ class Turn:
     Attributes:
         num_prompt_tokens: Prompt length, in tokens.
         prompt_sha: `hash_ids` of the prompt ids.
-        prompt_ids: The prompt ids themselves; None in repeats after the first, to save space.
+        prompt_ids: The prompt ids themselves; None for first turns in repeats after the first, to
+            save space.
         output_ids: The answer: at least one id, nothing behind the first EOS or the budget.
         text: The answer as text.
         finish_reason: `eos` or `length`.
@@ -239,7 +246,7 @@ class Request:
         repeat: From 0.
         order: Position among the arms of this prompt and repeat, from 0.
         session: Which process of an interrupted and continued run measured it, from 0.
-        peak_memory_bytes: Peak memory of the process so far, if known.
+        peak_memory_bytes: Peak memory since the session began, if known.
         turns: The answers; empty after an error.
         error: Why there are none.
     """

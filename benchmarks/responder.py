@@ -16,9 +16,13 @@ from methods.generation import StepRecord, StopRule
 from primitives.random_source import TorchRandom
 
 
-def derive_seed(seed: int, prompt_id: str, turn: int, repeat: int) -> int:
-    """A seed of 63 bits, the same for every arm, whatever was decoded before."""
-    text = repr((seed, prompt_id, turn, repeat))
+def derive_seed(seed: int, prompt_id: str, turn: int, repeat: int, arm: Arm) -> int:
+    """A seed of 63 bits, the same whatever was decoded before.
+
+    Arms draw independently: with common random numbers two samplers agree more often than their
+    laws do, and a test could not tell a wrong one.
+    """
+    text = repr((seed, prompt_id, turn, repeat, arm))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
@@ -45,14 +49,19 @@ class Responder:
         for number, text in enumerate(prompt.turns):
             messages.append(("user", text))
             prompt_ids = self.spec.codec.encode(messages)
-            seed = derive_seed(self.spec.seed, prompt.prompt_id, number, repeat)
+            seed = derive_seed(self.spec.seed, prompt.prompt_id, number, repeat, arm)
             answer = (
                 self._generate(prompt_ids)
                 if arm == "generate"
                 else self._decode(arm, prompt_ids, seed)
             )
             turns.append(
-                self._turn(prompt_ids, answer, keep_prompt_ids=repeat == 0, is_traced=is_traced)
+                self._turn(
+                    prompt_ids,
+                    answer,
+                    keep_prompt_ids=repeat == 0 or number > 0,
+                    is_traced=is_traced,
+                )
             )
             is_own = self.spec.history == "own" or number + 1 == len(prompt.turns)
             messages.append(("assistant", turns[-1].text if is_own else prompt.references[number]))

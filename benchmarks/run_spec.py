@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from benchmarks.certificate import tier_of
 from benchmarks.datasets.base import Dataset, Prompt, hash_prompts
+from benchmarks.law_test import MIN_REPEATS
 from benchmarks.provenance import code_version, run_id
 from benchmarks.run_folder import run_path
 from benchmarks.tracking import DEFAULT_PROJECT, MODES
@@ -53,13 +54,14 @@ class RunSpec:
         generate: Timed beside, on the first prompts, if decoding is greedy; None for not at all.
         num_generate_prompts: How many prompts that is.
         num_control_prompts: Prompts that vanilla answers a second time, as a control; None for all
-            where rounding can differ (16-bit, or no CPU), else for none.
+            where rounding can differ (16-bit, or no CPU) or laws are tested, else for none.
         num_traced_prompts: Prompts whose draft trees and token texts are recorded.
         allow_code_execution: Whether scorers may run what the models wrote.
         wandb: Whether Weights & Biases is told, and how.
         wandb_project: Under which name.
         device: Where the target model lives, e.g. `cpu` or `cuda:0`.
-        peak_memory: Peak memory of the process so far in bytes, None if unknown.
+        peak_memory: Peak memory since the reset in bytes, None if unknown.
+        reset_peak_memory: Forgets it; called before the warm-up.
         model_hashes: What identifies weights and tokenizer, as plain JSON values; recorded.
         datastores: Facts about each datastore by kind, with its `content_hash`.
         load_seconds: How long loading the target model took; None if unknown.
@@ -94,6 +96,7 @@ class RunSpec:
     wandb_project: str = DEFAULT_PROJECT
     device: str = "cpu"
     peak_memory: Callable[[], int | None] = lambda: None
+    reset_peak_memory: Callable[[], None] = _do_nothing
     model_hashes: Mapping[str, Any] = field(default_factory=dict)
     datastores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     load_seconds: float | None = None
@@ -136,10 +139,10 @@ class RunSpec:
     @property
     def controlled(self) -> int:
         """`num_control_prompts`, as a number."""
-        if not self.law.is_greedy:
-            return 0  # Two samples differ without any cause; `law_test` compares their laws.
         if self.num_control_prompts is not None:
             return self.num_control_prompts
+        if not self.law.is_greedy:
+            return len(self.dataset.prompts) if self.repeats >= MIN_REPEATS else 0
         facts = {"is_greedy": True, "device": self.device, "dtype": self.model_hashes.get("dtype")}
         is_exact = tier_of(facts) == "exact"
         return 0 if is_exact else len(self.dataset.prompts)
@@ -192,6 +195,7 @@ class RunSpec:
             "model": self.model_name,
             "dataset": self.dataset.name,
             "split": self.dataset.split,
+            "dataset_hash": self.dataset.content_hash,
             "method": self.method.name,
             "num_prompts": len(self.dataset.prompts),
             "num_skipped_rows": self.dataset.num_skipped,

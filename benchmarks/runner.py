@@ -197,6 +197,7 @@ class _Session:
             open_progress(num_total, label=label, is_shown=spec.progress) as progress,
         ):
             if not is_complete:
+                spec.reset_peak_memory()
                 self._warm_up()
             for repeat in range(spec.repeats):
                 self._measure_pass(repeat, progress, tracker)

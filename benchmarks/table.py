@@ -142,19 +142,20 @@ def _scores(summary: Summary) -> Table:
     """How good the answers are, and whether the method made them worse."""
     metrics = summary["metrics"]
     table = new_table(
-        "score", "prompts", "vanilla", summary["run"]["method"], "relative [95 %]", ""
+        "score", "prompts", "vanilla", summary["run"]["method"], "relative", "change [95 %]", ""
     )
     for name in metrics:
         kind, _, what = name.partition(".")
         if kind == "score":
-            relative = metrics[f"relative_score.{what}"]
+            change = metrics[f"score_change.{what}"]
             table.add_row(
                 what.replace("_", " "),
                 str(metrics[name]["num_prompts"]),
                 show(metrics[f"vanilla_{name}"], ".3f"),
                 show(metrics[name], ".3f"),
-                show(relative, "x"),
-                quality_verdict(relative["interval"]),
+                show(metrics[f"relative_score.{what}"], ".2f"),
+                show(change, "+"),
+                quality_verdict(change["interval"]),
             )
     return table
 
@@ -281,10 +282,13 @@ def _datastore_note(facts: Mapping[str, Any]) -> str:
 
 
 def show(metric: Mapping[str, Any], form: str) -> str:
-    """A value in a format; `x` is a ratio with its interval, `x-` a ratio alone."""
+    """A value in a format; `x` is a ratio with its interval, `x-` alone, `+` a change with it."""
     value, interval = metric["value"], metric["interval"]
     if value is None:
         return "-"
+    if form == "+":
+        ends = "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
+        return f"{value:+.3f}{ends}"
     if not form.startswith("x"):
         return format(value, form)
     if form == "x-" or interval is None:

@@ -14,15 +14,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benchmarks.certificate import NUM_SPACINGS
 from methods.targets.base import TargetModel
 from primitives.types import DraftTree
-
-NUM_SPACINGS = 2
-"""How far below the largest logit a token may be and still be called its equal."""
 
 
 def spacing(value: float, dtype: torch.dtype) -> float:
     """Distance between neighbouring numbers of a dtype at the size of `value`."""
+    if not math.isfinite(value):
+        return math.nan
     info = torch.finfo(dtype)
     exponent = math.floor(math.log2(max(abs(value), info.tiny)))
     return float(info.eps) * 2.0**exponent
@@ -33,7 +33,8 @@ class Gaps:
     """An output under teacher forcing.
 
     Attributes:
-        gaps: Per output token, from the largest logit to its own; 0 for an argmax.
+        gaps: Per output token, from the largest logit to its own; 0 for an argmax, infinite where
+            logits are no numbers.
         spacings: Per output token, the dtype's spacing at the largest logit.
     """
 
@@ -41,42 +42,52 @@ class Gaps:
     spacings: tuple[float, ...]
 
     @property
-    def num_outside(self) -> int:
-        """Tokens more than `NUM_SPACINGS` below the largest logit."""
+    def in_spacings(self) -> list[float]:
+        """The gaps, in spacings of the dtype."""
         pairs = zip(self.gaps, self.spacings, strict=True)
-        return sum(gap > NUM_SPACINGS * unit for gap, unit in pairs)
+        return [gap / unit if math.isfinite(gap) else math.inf for gap, unit in pairs]
 
     @property
-    def largest(self) -> float:
-        """The largest gap, in spacings."""
-        return max(gap / unit for gap, unit in zip(self.gaps, self.spacings, strict=True))
+    def num_outside(self) -> int:
+        """Tokens more than `NUM_SPACINGS` below the largest logit."""
+        return sum(gap > NUM_SPACINGS for gap in self.in_spacings)
 
 
 def teacher_force(
-    target: TargetModel, prompt_ids: Sequence[int], output_ids: Sequence[int], dtype: torch.dtype
+    target: TargetModel,
+    prompt_ids: Sequence[int],
+    output_ids: Sequence[int],
+    dtype: torch.dtype,
+    judged_ids: Sequence[int] | None = None,
 ) -> Gaps:
-    """The gap of each output token, in forwards of one row."""
+    """The gap of each output token, in forwards of one row.
+
+    Args:
+        target: The target model.
+        prompt_ids: The prompt.
+        output_ids: What is fed, token by token.
+        dtype: Of the model's numbers.
+        judged_ids: Whose gaps are taken at each place; the output's by default.
+    """
     gaps, spacings = [], []
-    for logits, token_id in zip(
-        logits_of_outputs(target, prompt_ids, output_ids, width=1), output_ids, strict=True
-    ):
+    rows = logits_of_outputs(target, prompt_ids, output_ids, width=1)
+    for logits, token_id in zip(rows, judged_ids or output_ids, strict=True):
         best = float(logits.max())
-        gaps.append(best - float(logits[token_id]))
+        gap = best - float(logits[token_id])
+        gaps.append(gap if math.isfinite(gap) else math.inf)
         spacings.append(spacing(best, dtype))
     return Gaps(gaps=tuple(gaps), spacings=tuple(spacings))
 
 
-def count_flips(
+def choices_by_width(
     target: TargetModel, prompt_ids: Sequence[int], output_ids: Sequence[int], width: int
-) -> int:
-    """Tokens of vanilla's output that are no argmax when `width` rows are forwarded at a time.
+) -> list[int]:
+    """The argmax at each place of vanilla's output when `width` rows are forwarded at a time.
 
-    No draft and no verifier is involved: what this counts is the width of the forward alone.
+    No draft and no verifier is involved: what differs from the output is due to the width alone.
     """
     rows = logits_of_outputs(target, prompt_ids, output_ids, width=width)
-    return sum(
-        int(logits.argmax()) != token_id for logits, token_id in zip(rows, output_ids, strict=True)
-    )
+    return [int(logits.argmax()) for logits in rows]
 
 
 @torch.inference_mode()

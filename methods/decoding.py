@@ -219,6 +219,7 @@ class _Loop:
                 candidate_nodes=_num_prefixes(self.candidates),
                 regrets=verdict.regrets[: len(path)],
                 regret_bounds=verdict.regret_bounds[: len(path)],
+                num_below=int((tree.parents == path[-1]).sum()),
                 # Proposal distributions are as wide as the vocabulary: too large to keep.
                 tree=tree if tree.draft_probs is None else replace(tree, draft_probs=None),
                 path=path,

@@ -67,6 +67,8 @@ class StepRecord:
         candidate_nodes: Nodes of their whole prefix tree, before the node budget cut it.
         regrets: As in `Verdict`, of the committed nodes.
         regret_bounds: As in `Verdict`, of the committed nodes.
+        num_below: Draft nodes right below the last committed node: looked at and refused, unless
+            EOS or the budget cut the path there.
         tree: The draft tree.
         path: Its committed nodes.
     """
@@ -83,6 +85,7 @@ class StepRecord:
     candidate_nodes: int
     regrets: tuple[float, ...]
     regret_bounds: tuple[float, ...]
+    num_below: int
     tree: DraftTree = field(repr=False, compare=False)
     path: tuple[int, ...]
 

@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import speed
-from benchmarks.cli import peak_memory
 from benchmarks.datasets import DATASETS, limit_prompts
 from benchmarks.datastores import provide_datastore
+from benchmarks.machine import peak_memory
 from configs import composed
 from methods.build import build_method, build_model
 from methods.sampling import SamplingLaw

@@ -59,6 +59,7 @@ def _import(options: argparse.Namespace) -> int:
             max_new_tokens=options.max_new_tokens,
             is_lossless=not options.relaxed,
             questions=options.questions,
+            dataset=options.dataset,
         ),
     )
     for finding in run.findings:
@@ -115,6 +116,7 @@ def _add_import_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("answers", type=Path, help="answers of the method")
     parser.add_argument("--baseline", type=Path, required=True, help="answers of vanilla decoding")
     parser.add_argument("--results-dir", type=Path, default=Path("results"))
+    parser.add_argument("--dataset", default="spec_bench", help="default: spec_bench")
     parser.add_argument("--device", help="what it was measured on, e.g. 'RTX 3090'")
     for name in ("model", "method", "dtype"):
         parser.add_argument(f"--{name}", help="default: from model_id")

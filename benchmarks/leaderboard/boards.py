@@ -22,7 +22,7 @@ from benchmarks.leaderboard.conditions import (
 from benchmarks.leaderboard.entries import VANILLA, Entry, entries_of
 from benchmarks.leaderboard.tasks import TaskFigure, Tasks, task_columns, task_figures
 from benchmarks.results import StoredRun, Unusable
-from benchmarks.statistics import Interval
+from benchmarks.statistics import Interval, verdict
 
 NUM_MEDALS = 3
 
@@ -46,9 +46,8 @@ class Row:
 
     @property
     def medal(self) -> int | None:
-        """1 to `NUM_MEDALS` for the best runs, if they are faster than vanilla."""
-        overall = self.entry.overall
-        is_faster = overall is not None and overall > 1.0
+        """1 to `NUM_MEDALS` for the best runs that are faster than vanilla on all their prompts."""
+        is_faster = verdict(self.entry.interval) == "faster" and not self.entry.has_failures
         return self.rank if self.rank and self.rank <= NUM_MEDALS and is_faster else None
 
 

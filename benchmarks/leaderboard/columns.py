@@ -19,15 +19,16 @@ TAU = "#Mean Accepted Tokens"
 OVERALL = "Overall"
 MARKS = {
     "†": "The output may differ from the target model's: read strict tau and quality beside it.",
-    "‡": "Some prompts failed: the figures are of the other ones.",
+    "‡": "Some prompts failed or are missing: the figures are of the other ones, no medal.",
     "✗": "Promises the target model's output, but its certificate failed: not ranked.",
     "≈": "Mean of several categories' speedups, weighted by prompts: the rows were not kept.",
 }
 EXPLANATION = (
     "Speedups are against the vanilla decoding that each run was measured beside (Overall: all "
-    "prompts); the best of a column is bold. Against the leader: no difference if the 95 % "
-    "intervals overlap (unpaired, conservative). Mean accepted tokens: tau, tokens per decoding "
-    "step. Coverage: steps with a draft. Strict tau: the same trees under exact verification. "
+    "prompts); the best of a column is bold, medals need an interval above 1. Against the leader: "
+    "no difference if the 95 % intervals overlap (unpaired, conservative). Mean accepted tokens: "
+    "tau, tokens per decoding step, prefills left out unless the Definitions column says "
+    "otherwise. Coverage: steps with a draft. Strict tau: the same trees under exact verification. "
     "Repetition: share of repeated 4-grams (vanilla's). A star behind a commit: uncommitted "
     "changes. Empty: not measured."
 )
@@ -111,18 +112,22 @@ def _task_cells(board: Board, title: str) -> list[Cell]:
 
 
 def _marked(values: list[tuple[Row, float | None]], form: str) -> list[Cell]:
-    """Cells whose largest value among ranked rows is the best; equal ones as printed share it."""
+    """Cells with the largest value of ranked rows and vanilla; equal ones as printed share it."""
     texts = ["" if value is None else form.format(value) for _, value in values]
     ranked = [
         (value, text)
         for (row, value), text in zip(values, texts, strict=True)
-        if row.rank is not None and value is not None
+        if _competes(row) and value is not None
     ]
     best = max(ranked)[1] if ranked else None
     return [
-        Cell(text=text, is_best=row.rank is not None and text == best)
+        Cell(text=text, is_best=_competes(row) and text == best)
         for (row, _), text in zip(values, texts, strict=True)
     ]
+
+
+def _competes(row: Row) -> bool:
+    return row.rank is not None or row.entry.is_baseline
 
 
 def _interval(row: Row) -> str:
@@ -143,24 +148,30 @@ def _value(name: str, form: str) -> Callable[[Row], str]:
 
 
 def _quality(row: Row) -> str:
-    """Task scores; without them likeness to vanilla for a relaxed method, identity for others."""
+    """Task scores with their change; of a relaxed method also likeness, of others identity."""
     entry = row.entry
-    scores = [name for name in entry.metrics if name.startswith(("score.", "relative_score."))]
-    if scores:
-        return ", ".join(
-            f"{name.removeprefix('score.').replace('relative_score.', 'relative ')} "
-            f"{show(entry.metric(name), '.2f')}"
-            for name in scores
-        )
+    words = [
+        f"{name.removeprefix('score.').replace('_', ' ')} {show(entry.metric(name), '.2f')}"
+        f"{_change(row, name.removeprefix('score.'))}"
+        for name in entry.metrics
+        if name.startswith("score.")
+    ]
     if entry.is_relaxed:
         shown = [("rouge_l", "ROUGE-L", ".2f"), ("regret", "regret", ".3f")]
-        return ", ".join(
+        words += [
             f"{title} {show(entry.metric(name), form)}"
             for name, title, form in shown
             if entry.value(name) is not None
-        )
-    same = show_count(entry.metrics.get("identical_outputs"))
-    return f"same {same}" if same else ""
+        ]
+    elif same := show_count(entry.metrics.get("identical_outputs")):
+        words.append(f"same {same}")
+    return ", ".join(words)
+
+
+def _change(row: Row, what: str) -> str:
+    """Against vanilla on the same prompts, with its interval."""
+    name = f"score_change.{what}"
+    return f" ({show(row.entry.metric(name), '+')})" if row.entry.value(name) is not None else ""
 
 
 def _repetition(row: Row) -> str:

@@ -52,7 +52,10 @@ class Entry:
     @property
     def has_failures(self) -> bool:
         """Whether some prompts could not be measured, so that it ran on other prompts than most."""
-        return self.run is not None and self.run.summary["num_failed"] > 0
+        if self.run is None:
+            return False
+        summary = self.run.summary
+        return bool(summary["num_failed"] or summary["num_measured"] < summary["num_prompts"])
 
     @property
     def certificate(self) -> Mapping[str, Any]:

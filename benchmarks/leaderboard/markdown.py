@@ -1,4 +1,4 @@
-"""A leaderboard in GitHub's Markdown, whose rows can be pasted into Spec-Bench's."""
+"""A leaderboard in GitHub's Markdown, in the order of Spec-Bench's columns."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def is_dominated(trade: Trade, others: Sequence[Trade]) -> bool:
 def _trade(entry: Entry, metric: str) -> Trade | None:
     speed = entry.metrics.get(entry.run.summary["primary_speedup"])
     quality = entry.metrics.get(metric)
-    if quality is None and entry.is_lossless:
+    is_certified = entry.run.summary.get("certificate", {}).get("status") != "failed"
+    if quality is None and entry.is_lossless and is_certified:
         quality = {"value": 1.0, "interval": None}
     if speed is None or quality is None or speed["value"] is None or quality["value"] is None:
         return None

@@ -20,24 +20,25 @@ from benchmarks.statistics import ratio, ratio_of_ratios
 
 TAU_OF_LENGTHS = Definition(
     "tokens/step",
-    "tau.micro.accept_lengths.prefill_as_step",
-    "Mean of accept_lengths over all steps of all questions; they sum to all output tokens, the "
-    "prefill's included, so its token counts as part of a step.",
+    "tau.micro.accept_lengths.as_published",
+    "Mean of accept_lengths over all steps of all questions, as the file has them. They sum to all "
+    "output tokens, so that the prefill's token is counted: as a step of its own in files of "
+    "chain drafters, as part of the first step in those of most tree drafters.",
 )
 TAU_OF_STEPS = Definition(
     "tokens/step",
-    "tau.micro.new_tokens_per_decoding_step.prefill_as_step",
+    "tau.micro.new_tokens_per_decoding_step.as_published",
     "new_tokens over decoding_steps, both summed over all questions, of a file without "
-    "accept_lengths.",
+    "accept_lengths in some row; whether the prefill is a step, its author knows.",
 )
 TAU_MACRO_OF_LENGTHS = Definition(
     "tokens/step",
-    "tau.macro_prompts.accept_lengths.prefill_as_step",
+    "tau.macro_prompts.accept_lengths.as_published",
     "Mean over questions of the mean of each question's accept_lengths.",
 )
 TAU_MACRO_OF_STEPS = Definition(
     "tokens/step",
-    "tau.macro_prompts.new_tokens_per_decoding_step.prefill_as_step",
+    "tau.macro_prompts.new_tokens_per_decoding_step.as_published",
     "Mean over questions of new_tokens over decoding_steps.",
 )
 SAME_TEXT = Definition(

@@ -28,7 +28,6 @@ from benchmarks.spec_bench.lint import lint_answers
 from benchmarks.spec_bench.names import RunNames, parse_names
 from benchmarks.spec_bench.pairs import Pairs, pair_answers
 
-DATASET = "spec_bench"
 FOLDER = "imported"
 
 
@@ -46,6 +45,7 @@ class ImportOptions:
         max_new_tokens: Output budget per turn, in tokens; None takes vanilla's longest answer.
         is_lossless: Whether the method is said to keep the target's output.
         questions: The question file; its missing answers are found if it is given.
+        dataset: Whose questions these are.
     """
 
     results_dir: Path = Path("results")
@@ -57,6 +57,7 @@ class ImportOptions:
     max_new_tokens: int | None = None
     is_lossless: bool = True
     questions: Path | None = None
+    dataset: str = "spec_bench"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +105,7 @@ def import_answers(answers: Path, baseline: Path, options: ImportOptions) -> Imp
     path = run_path(
         options.results_dir / FOLDER,
         model=facts["model"],
-        dataset=DATASET,
+        dataset=facts["dataset"],
         method=facts["method"],
         run_id=facts["run_id"],
     )
@@ -130,7 +131,7 @@ def _facts(
     return {
         "run_id": _run_id(method, vanilla, names, options),
         "model": names.model,
-        "dataset": DATASET,
+        "dataset": options.dataset,
         "split": "test",
         "method": names.method,
         "num_prompts": pairs.num_questions,

@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from string import Template
@@ -57,11 +57,11 @@ class Cluster:
     Attributes:
         folder: Where everything lies; other users must be able to enter it.
         num_cpus: CPUs that jobs are given, at least 1; more than the machine has share them.
-        requeue_wait_s: How long a requeued job waits before it starts again, in seconds, at least 1.
+        requeue_wait_s: How long a requeued job waits, in seconds, at least 5.
     """
 
     def __init__(
-        self, folder: Path, *, num_cpus: int | None = None, requeue_wait_s: int = 3
+        self, folder: Path, *, num_cpus: int | None = None, requeue_wait_s: int = 5
     ) -> None:
         self.folder = folder.resolve()
         self.num_cpus = num_cpus or os.cpu_count() or 1
@@ -237,7 +237,7 @@ def _free_port(sockets: ExitStack) -> int:
     return port
 
 
-def _wait_for(condition, timeout_s: float) -> bool:
+def _wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

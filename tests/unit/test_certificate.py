@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,22 +12,26 @@ import pytest
 import torch
 import transformers as tf
 
+from benchmarks import judging
 from benchmarks.certificate import certify
+from benchmarks.datasets.base import Prompt
+from benchmarks.divergence import examine
 from benchmarks.law_test import MIN_REPEATS, compare_laws
 from benchmarks.runner import run
 from benchmarks.teacher_forcing import spacing
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
 from methods.targets.huggingface import HuggingFaceTarget
-from methods.targets.toy import ToyCodec
+from methods.targets.toy import ToyCodec, ToyTarget
 from primitives.interfaces import Retriever, Verifier
 from primitives.random_source import RandomSource
+from primitives.retrievers.prompt_lookup import PromptLookup
 from primitives.tree_builders.trie import Trie
 from primitives.types import ROOT_REASON, Candidate, Context, DraftTree, Verdict
 from primitives.verifiers.greedy import Greedy
 from primitives.verifiers.sampling import Sampling
 from support.rows import make_row, make_turn, vanilla_steps
-from support.runs import make_method, make_spec, rows_of
+from support.runs import make_dataset, make_method, make_spec, rows_of, status_of
 
 GREEDY = {"is_greedy": True, "is_lossless": True, "dtype": "float32", "device": "cpu"}
 VOCAB = 64
@@ -65,25 +69,55 @@ def test_exact_tier():
 
 
 @pytest.mark.parametrize(
-    ("num_outside", "status", "badge"),
+    ("found", "by_width", "status", "badge"),
     [
-        (0, "passed", "bfloat16: 1/2 differ, control 1/2"),
-        (3, "failed", "FAILED: 1/2 beyond rounding (bfloat16)"),
-        (None, "incomplete", "bfloat16: 1/2 differ, control 1/2, not examined"),
+        ((2.0, 0), 0.0, "passed", "bfloat16: 1/2 differ, control 1/2"),
+        ((3.0, 0), 0.0, "failed", "FAILED: 1/2 beyond rounding (bfloat16)"),
+        ((3.0, 0), 5.0, "passed", "bfloat16: 1/2 differ, control 1/2"),
+        ((6.0, 0), 5.0, "failed", "FAILED: 1/2 beyond rounding (bfloat16)"),
+        ((None, 0), 5.0, "failed", "FAILED: 1/2 beyond rounding (bfloat16)"),
+        ((0.0, 1), 5.0, "failed", "FAILED: 1/2 beyond rounding (bfloat16)"),
+        (None, 0.0, "incomplete", "bfloat16: 1/2 differ, control 1/2, not examined"),
     ],
 )
-def test_rounding_tier(num_outside, status, badge):
+def test_rounding_tier(found, by_width, status, badge):
     rows = [
         *pair([1, 2, 3], [1, 2, 3]),
         *pair([1, 2, 3], [1, 2, 4], "b"),
         answers([1, 2, 3], "control"),
         answers([1, 9, 3], "control", "b"),
     ]
-    found = {"arm": "method", "prompt_id": "b", "num_outside": num_outside}
-    examined = None if num_outside is None else {"divergences": [found], "width_control": None}
+    examined = None
+    if found is not None:
+        gap, num_ends_wrong = found
+        divergence = {
+            "arm": "method", "prompt_id": "b", "num_ends_wrong": num_ends_wrong,
+            "largest_gap_spacings": gap,
+        }  # fmt: skip
+        control = {"largest_gap_spacings": by_width}
+        examined = {"divergences": [divergence], "width_control": control}
     certificate = certify(rows, {**GREEDY, "dtype": "bfloat16"}, examined)
     assert (certificate.tier, certificate.status, certificate.badge) == ("rounding", status, badge)
     assert certificate.control == {"num_prompts": 2, "num_different": 1}
+
+
+def test_answers_that_are_missing_leave_it_incomplete():
+    """Five of six prompts failed: the sixth says nothing about them."""
+    facts = {**GREEDY, "num_prompts": 6, "repeats": 1}
+    certificate = certify(pair([1, 2], [1, 2]), facts, None)
+    assert certificate.status == "incomplete"
+    assert certificate.badge == "exact 1/1; 5 answers are missing"
+    assert certify(pair([1, 2], [1, 3]), facts, None).status == "failed"
+
+
+def test_every_repeat_has_to_be_examined():
+    rows = [replace(row, repeat=repeat) for repeat in (0, 1) for row in pair([1, 2, 3], [1, 2, 4])]
+    one = {
+        "arm": "method", "prompt_id": "a", "num_ends_wrong": 0, "largest_gap_spacings": 1.0,
+    }  # fmt: skip
+    facts = {**GREEDY, "dtype": "float16"}
+    assert certify(rows, facts, {"divergences": [one]}).status == "incomplete"
+    assert certify(rows, facts, {"divergences": [one, one]}).status == "passed"
 
 
 def test_a_gpu_is_judged_by_rounding():
@@ -110,6 +144,7 @@ def test_certificates_are_plain_json_values():
         "control": None,
         "divergences": [],
         "width_control": None,
+        "limit_spacings": None,
     }
 
 
@@ -122,8 +157,12 @@ class TestLaws:
         """One position differs: half of the first arm's answers begin with 1, none of the other."""
         first = [[0]] * 4 + [[1]] * 4
         second = [[0]] * 8
-        # Position 0: 0.5 (|4/8 - 8/8| + |4/8 - 0|) = 0.5; the seven positions behind agree.
-        assert compare_laws([(first, second)]).distance == pytest.approx(0.5 / 8)
+        # 0.5 (|4/8 - 8/8| + |4/8 - 0|) = 0.5.
+        assert compare_laws([(first, second)]).distance == pytest.approx(0.5)
+        # Where all else agrees, it is spread over the positions.
+        longer = [([*a, 7, 7, 7], [*b, 7, 7, 7]) for a, b in zip(first, second, strict=True)]
+        pairs = [([a for a, _ in longer], [b for _, b in longer])]
+        assert compare_laws(pairs).distance == pytest.approx(0.5 / 4)
 
     def test_equal_laws_pass_and_others_fail(self):
         same = [
@@ -178,9 +217,14 @@ def test_law_tier_finds_a_biased_verifier(tmp_path, verifier, status):
     method = make_method("pld", None, law)
     drafts = make_spec(tmp_path, law=law).method
     method = Method(**{**vars(drafts), "verifier": verifier})
-    spec = make_spec(tmp_path, law=law, method=method, repeats=16, max_new_tokens=8)
+    spec = make_spec(
+        tmp_path, law=law, method=method, repeats=16, max_new_tokens=8, num_control_prompts=None
+    )
     certificate = run(spec).summary["certificate"]
     assert (certificate["tier"], certificate["status"]) == ("law", status)
+    # Vanilla against itself, with random numbers of its own: a law of its own it is not.
+    assert certificate["law_control"]["p_value"] > 0.01
+    assert certificate["law_control"]["distance"] > 0.0
 
 
 def test_law_tier_says_what_it_needs(tmp_path):
@@ -270,10 +314,11 @@ def test_a_broken_cache_commit_is_caught(tmp_path, dtype, is_broken):
     assert certificate["control"] == expected
     if is_rounded:
         assert certificate["width_control"]["num_tokens"] == 6 * 12
+        assert certificate["limit_spacings"] >= 2
     if is_broken:
         divergence = certificate["divergences"][0]
         assert divergence["num_outside"] > 0
-        assert divergence["largest_gap_spacings"] > 2
+        assert divergence["largest_gap_spacings"] > (certificate["limit_spacings"] or 2)
         assert divergence["is_reproduced"]
         assert len(divergence["top_logits"]) == 5
         assert divergence["tree_path"][0] == 0
@@ -282,3 +327,95 @@ def test_a_broken_cache_commit_is_caught(tmp_path, dtype, is_broken):
         row = next(r for r in rows_of(spec.path) if r.key == ("p0", 0, "method"))
         outputs = row.turns[0].steps.num_output[: divergence["step"]]
         assert divergence["cache_len"] == num_prompt + sum(outputs)
+
+
+def test_an_answer_that_ends_too_early_is_no_rounding(tmp_path):
+    """Every token is an argmax, but half of them are missing."""
+    hashes = {"dtype": "bfloat16"}
+    spec = make_spec(tmp_path, model_hashes=hashes, target=ToyTarget(eos_id=None))
+    run(spec)
+    rows = [halved(row) if row.arm == "method" else row for row in rows_of(spec.path)]
+    examined = examine(spec, rows)
+    assert all(found["num_outside"] == 0 for found in examined["divergences"])
+    assert {found["num_ends_wrong"] for found in examined["divergences"]} == {1}
+    assert examined["divergences"][0]["cache_len"] > 12
+    assert certify(rows, spec.facts, examined).status == "failed"
+
+
+def halved(request):
+    turn = request.turns[0]
+    kept = turn.output_ids[: len(turn.output_ids) // 2]
+    steps = replace(make_turn(vanilla_steps(len(kept) - 1), wall_ns=1).steps)
+    return replace(request, turns=(replace(turn, output_ids=kept, steps=steps),))
+
+
+@dataclass(kw_only=True)
+class WrongLater(Verifier):
+    """Exact in the first pass over the prompts, not in the second."""
+
+    is_lossless_greedy = True
+    passes: list[int] = field(default_factory=lambda: [0])
+
+    def verify(self, tree, last_logits, logits, random, eos_ids=frozenset()):
+        self.passes[0] += 1
+        next_id = int(logits[0].argmax())
+        if self.passes[0] > 44:
+            next_id = (next_id + 1) % logits.shape[-1]
+        return Verdict(path=(0,), next_id=next_id, reasons=(ROOT_REASON,))
+
+
+def test_later_repeats_of_conversations_can_be_examined(tmp_path):
+    """A wrong first turn in the second repeat makes a prompt that no other row has."""
+    prompts = [
+        Prompt(prompt_id=f"p{n}", category="x", turns=(f"one two {n}", "three")) for n in range(2)
+    ]
+    method = make_method("wrong", PromptLookup(), SamplingLaw())
+    method = Method(**{**vars(method), "verifier": WrongLater()})
+    spec = make_spec(
+        tmp_path, dataset=make_dataset(prompts), method=method, repeats=2, warmup=0,
+        target=ToyTarget(eos_id=None), max_new_tokens=12,
+    )  # fmt: skip
+    result = run(spec)
+    assert result.summary["certificate"]["status"] == "failed"
+    assert {found["repeat"] for found in result.summary["certificate"]["divergences"]} == {1}
+
+
+class NoNumbers(ToyTarget):
+    """Logits of NaN whenever a second row is forwarded."""
+
+    def forward_tree(self, tree):
+        output = super().forward_tree(tree)
+        return replace(output, logits=output.logits * float("nan"))
+
+
+def test_logits_that_are_no_numbers_are_outside(tmp_path):
+    spec = make_spec(tmp_path, target=ToyTarget(eos_id=None), model_hashes={"dtype": "float16"})
+    run(spec)
+    rows = rows_of(spec.path)
+    changed = [
+        replace(row, turns=(replace(row.turns[0], output_ids=flipped(row)),))
+        if row.key == ("p0", 0, "method")
+        else row
+        for row in rows
+    ]
+    broken = replace(spec, target=NoNumbers(eos_id=None))
+    (found,) = examine(broken, changed)["divergences"]
+    assert found["largest_gap_spacings"] is None
+    assert found["num_outside"] > 0
+
+
+def flipped(row):
+    *ids, last = row.turns[0].output_ids
+    return (*ids, (last + 1) % 32)
+
+
+def test_an_examination_that_fails_leaves_a_whole_run(tmp_path, monkeypatch, caplog):
+    def fail(spec, requests):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(judging, "examine", fail)
+    spec = make_spec(tmp_path, model_hashes={"dtype": "bfloat16"})
+    result = run(spec)
+    assert status_of(spec.path)["state"] == "done"
+    assert result.summary["certificate"]["status"] in ("passed", "incomplete")
+    assert "out of memory" in caplog.text

@@ -24,11 +24,15 @@ main = runpy.run_path(str(ROOT / "scripts" / "conventions.py"))["main"]
 
 def with_depths(row, *depths):
     """The row, with the depth of each step's draft; one tuple per turn."""
-    turns = [
-        replace(turn, steps=replace(turn.steps, draft_depth=of_turn))
-        for turn, of_turn in zip(row.turns, depths, strict=True)
-    ]
+    turns = [with_depth(turn, of_turn) for turn, of_turn in zip(row.turns, depths, strict=True)]
     return replace(row, turns=tuple(turns))
+
+
+def with_depth(turn, depths):
+    """One branch only: what is deeper than the kept path lies right below its end."""
+    pairs = zip(turn.steps.reasons, depths, strict=True)
+    below = tuple(int(len(reasons) - 1 < depth) for reasons, depth in pairs)
+    return replace(turn, steps=replace(turn.steps, draft_depth=depths, num_below=below))
 
 
 def two_prompts_with_depths():
@@ -81,6 +85,17 @@ BY_HAND = {
     ("walltime speedup", "most papers"): 1600 / 1300,
     ("walltime speedup", "Spec-Bench"): (7 / 500 + 3 / 800) / (7 / 1000 + 3 / 600),
 }
+
+
+def test_another_branch_is_no_refusal():
+    """A leaf at depth 1 is kept while another branch goes down to 3: nothing followed the leaf."""
+    vanilla, method = two_prompts()[:2]
+    method = make_row("a", "method", make_turn([(4, path("em"))], wall_ns=500))
+    turn = method.turns[0]
+    for num_below, alpha in (((0,), 1.0), ((2,), 0.5), (None, None)):
+        steps = replace(turn.steps, draft_depth=(3,), num_below=num_below)
+        row = replace(method, turns=(replace(turn, steps=steps),))
+        assert values_of([vanilla, row])["alpha", "Leviathan-line papers"] == alpha
 
 
 def test_every_convention_by_hand():

@@ -128,6 +128,7 @@ def test_vanilla_is_one_token_per_step() -> None:
                 candidate_nodes=0,
                 regrets=(),
                 regret_bounds=(),
+                num_below=0,
                 tree=DraftTree.root_only(0),
                 path=(0,),
             ),

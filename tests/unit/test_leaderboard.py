@@ -254,11 +254,11 @@ def test_a_relaxed_method_is_marked_and_explained(tmp_path):
 def test_task_scores_go_before_likeness(tmp_path):
     rows = rows_of(600)
     metrics = summarize(rows, is_greedy=True, is_lossless=False)["metrics"]
-    for name, value in (("score.exact_match", 0.5), ("relative_score.exact_match", 0.75)):
+    for name, value in (("score.exact_match", 0.5), ("score_change.exact_match", -0.25)):
         metrics[name] = {"value": value, "interval": None, "num_prompts": 6, "definition": "s"}
     write_run(tmp_path, "loose", facts={"is_lossless": False}, summary={"metrics": metrics})
     quality = only_table(tmp_path)["loose†"]["Quality"]
-    assert quality == "exact_match 0.50, relative exact_match 0.75"
+    assert quality == "exact match 0.50 (-0.250), ROUGE-L 1.00, regret 0.000"
 
 
 def test_a_failed_certificate_puts_a_lossless_method_last(tmp_path):

@@ -247,7 +247,7 @@ def test_files_without_accept_lengths(tmp_path):
         "metrics"
     ]
     assert metrics["tau"]["value"] == 2.5
-    assert metrics["tau"]["definition"] == "tau.micro.new_tokens_per_decoding_step.prefill_as_step"
+    assert metrics["tau"]["definition"] == "tau.micro.new_tokens_per_decoding_step.as_published"
 
 
 def test_the_good_one_of_several_answers_counts(tmp_path):
