@@ -116,8 +116,8 @@ def _columns(prefix: str, row: AnswerRow) -> dict[str, Any]:
         "tokens": sum(row.new_tokens),
         "seconds": sum(row.wall_time),
         "steps": _sum(row.decoding_steps),
-        "lengths_sum": _sum(row.accept_lengths),
-        "num_lengths": None if row.accept_lengths is None else len(row.accept_lengths),
+        "lengths_sum": _sum(row.accept_lengths or None),
+        "num_lengths": len(row.accept_lengths) if row.accept_lengths else None,
         "turns": row.turns,
     }
     return {f"{prefix}{name}": value for name, value in columns.items()}

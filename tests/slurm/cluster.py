@@ -16,6 +16,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -118,8 +119,7 @@ class Cluster:
         done = subprocess.run(
             words,
             env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             check=False,
         )
@@ -138,6 +138,9 @@ class Cluster:
             raise ClusterError(f"the folder's path is too long for a socket: {self.folder}")
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, mode=0o755)
+        for path in (self.folder, *self.folder.parents):
+            if not path.stat().st_mode & stat.S_IXOTH:
+                raise ClusterError(f"user '{MUNGE_USER}' must be able to enter {path}")
         for name in ("state", "spool"):
             (self.folder / name).mkdir()
         munge = self.folder / "munge"

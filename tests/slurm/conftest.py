@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
-
 from cluster import Cluster, reason_against, running_cluster
+from filelock import FileLock
 
 # Always the same, so that what a killed test run has left behind is found and ended.
 FOLDER = Path(tempfile.gettempdir(), "sd-primitives-slurm")
