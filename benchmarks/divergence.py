@@ -19,6 +19,7 @@ from benchmarks.certificate import tier_of
 from benchmarks.prompt_table import PromptTable, first_difference
 from benchmarks.records import Request, RequestKey, StepTree, Turn
 from benchmarks.run_spec import RunSpec
+from benchmarks.surprise import surprise
 from benchmarks.teacher_forcing import Gaps, choices_by_width, logits_of_outputs, teacher_force
 from benchmarks.traces import step_trees, token_texts
 from methods.decoding import decode
@@ -35,6 +36,35 @@ AFTER_TOKENS = 16
 
 
 def examine(spec: RunSpec, requests: Sequence[Request]) -> dict[str, Any]:
+    """Has the target model look at the answers of a lossless method.
+
+    Greedy: at every prompt where an arm's ids differ from vanilla's. Sampling: at all answers.
+
+    Returns:
+        What `examine_ids` finds; or `surprise` of both arms.
+    """
+    if spec.law.is_greedy:
+        return examine_ids(spec, requests)
+    rows = {request.key: request for request in requests if request.error is None}
+    prompt_ids = _Examiner(spec, rows).prompt_ids
+    return {
+        "surprise": {
+            arm: surprise(
+                spec.target,
+                spec.law,
+                (
+                    (prompt_ids(turn), turn.output_ids)
+                    for request in rows.values()
+                    if request.arm == arm
+                    for turn in request.turns
+                ),
+            ).to_json()
+            for arm in ("vanilla", "method")
+        }
+    }
+
+
+def examine_ids(spec: RunSpec, requests: Sequence[Request]) -> dict[str, Any]:
     """Looks at every prompt where a greedy arm's ids differ from vanilla's.
 
     Returns:
@@ -87,7 +117,7 @@ class _Examiner:
         largest = 0.0
         for prompt_id in control or set(table.categories):
             for turn in self.rows[prompt_id, 0, "vanilla"].turns:
-                ids, prompt_ids = turn.output_ids, self._prompt_ids(turn)
+                ids, prompt_ids = turn.output_ids, self.prompt_ids(turn)
                 choices = choices_by_width(self.spec.target, prompt_ids, ids, width)
                 num_tokens += len(ids)
                 num_flips += sum(a != b for a, b in zip(choices, ids, strict=True))
@@ -130,7 +160,8 @@ class _Examiner:
             found |= self._microscope(vanilla.turns[turn], other.turns[turn], position, key)
         return found
 
-    def _prompt_ids(self, turn: Turn) -> Sequence[int]:
+    def prompt_ids(self, turn: Turn) -> Sequence[int]:
+        """The prompt that an answer followed."""
         prompt_ids = self.prompts[turn.prompt_sha]
         assert prompt_ids is not None
         return prompt_ids
@@ -143,13 +174,13 @@ class _Examiner:
         return reason is not None and len(kept) == len(turn.output_ids)
 
     def _force(self, turn: Turn) -> Gaps:
-        return teacher_force(self.spec.target, self._prompt_ids(turn), turn.output_ids, self.dtype)
+        return teacher_force(self.spec.target, self.prompt_ids(turn), turn.output_ids, self.dtype)
 
     def _microscope(
         self, vanilla: Turn, other: Turn, position: int, key: RequestKey
     ) -> dict[str, Any]:
         """Both contexts, the best logits of one row, and the step in which it happened."""
-        prompt_ids = self._prompt_ids(other)
+        prompt_ids = self.prompt_ids(other)
         shared = other.output_ids[:position]
         row = list(logits_of_outputs(self.spec.target, prompt_ids, [*shared, 0], width=1))[-1]
         step, cache_len = _step_at(other, position)
@@ -168,7 +199,7 @@ class _Examiner:
     def _tokens(self, turn: Turn, position: int) -> list[str]:
         """How an answer goes on from a position."""
         ids = turn.output_ids[position : position + AFTER_TOKENS]
-        before = (*self._prompt_ids(turn), *turn.output_ids[:position])[-1]
+        before = (*self.prompt_ids(turn), *turn.output_ids[:position])[-1]
         return list(token_texts(self.spec.codec, ids, before))
 
     def _top(self, row: Float[Tensor, "v"]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from benchmarks.scoring.scores import read_scores, score_run, write_scores
 
 logger = logging.getLogger(__name__)
 
-EXAMINED = "divergences.json"
+EXAMINED = "examination.json"
 SCORES = "scores.jsonl"
 
 
@@ -53,7 +53,7 @@ def summarize_folder(path: Path) -> dict[str, Any]:
 
 def judge(spec: RunSpec, path: Path, requests: Sequence[Request]) -> None:
     """Looks at differences with the target model, and scores the answers."""
-    if spec.law.is_greedy and spec.is_lossless:
+    if spec.is_lossless:
         write_json(path / EXAMINED, _examine(spec, requests))
     score(spec, path, requests)
 

@@ -4,7 +4,7 @@
     env.json        code, hashes, and one description per session        before the first prompt
     requests.jsonl  one row per prompt, repeat and arm                   as they finish
     scores.jsonl    one row per scored answer, if the dataset has scorers  at the end
-    divergences.json  what lies behind ids that differ from vanilla's    at the end
+    examination.json  what the target model says of a lossless method's output  at the end
     summary.json    every metric, computed from these                    at the end
     status.json     running / done / failed / interrupted, and why       always
 

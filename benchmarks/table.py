@@ -194,7 +194,7 @@ def _verdict(summary: Summary) -> Text:
             f"{show(metrics['speedup_rate'], 'x')}, in time {show(metrics['speedup'], 'x')}"
         )
     if "certificate" in summary:
-        lines.append(f"certificate: {summary['certificate']['status']} ({badge(summary)})")
+        lines.append(_certificate(summary))
     lines.append(
         f"answers cut off at the budget: {_beside(metrics, 'length_share', '.0%')}, repeated "
         f"4-grams: {_beside(metrics, 'repetition', '.0%')}, in brackets vanilla's"
@@ -211,6 +211,21 @@ def _verdict(summary: Summary) -> Text:
             f"({beside['num_prompts']} prompts)"
         )
     return Text("\n".join(lines))
+
+
+def _certificate(summary: Summary) -> str:
+    """Status and badge, and of a law what would have been found."""
+    certificate = summary["certificate"]
+    line = f"certificate: {certificate['status']} ({badge(summary)})"
+    surprise = certificate.get("surprise") or {}
+    if not surprise or surprise["method"]["z"] is None:
+        return line
+    method, vanilla = surprise["method"], surprise["vanilla"]
+    control = "" if vanilla["z"] is None else f", vanilla's z {vanilla['z']:+.1f}"
+    return (
+        f"{line}: surprise of {method['num_tokens']} sampled tokens against the target's entropy"
+        f"{control}; a bias of {method['resolution']:.2f} nats per token would be found"
+    )
 
 
 def _phases(summary: Summary) -> Table:
@@ -264,7 +279,7 @@ def _gap(summary: Summary) -> str:
     num_tokens = sum(d["num_tokens"] for d in found)
     return (
         f"; {num_outside} of {num_tokens} tokens of such answers lie beyond rounding, the farthest "
-        f"{largest:.1f} spacings below the argmax (divergences.json)"
+        f"{largest:.1f} spacings below the argmax (examination.json)"
     )
 
 

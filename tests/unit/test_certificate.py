@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,8 +17,9 @@ from benchmarks import judging
 from benchmarks.certificate import certify
 from benchmarks.datasets.base import Prompt
 from benchmarks.divergence import examine
-from benchmarks.law_test import MIN_REPEATS, compare_laws
+from benchmarks.law_test import compare_laws
 from benchmarks.runner import run
+from benchmarks.surprise import Surprise, _of_token, surprise
 from benchmarks.teacher_forcing import spacing
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
@@ -209,28 +211,76 @@ class AcceptsAll(Verifier):
         return Sampling().choose(logits, random)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sharpened(Sampling):
+    """Samples at a lower temperature wherever there is a draft."""
+
+    factor: float = 1.0
+
+    def verify(
+        self,
+        tree: DraftTree,
+        last_logits: torch.Tensor,
+        logits: torch.Tensor,
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
+    ) -> Verdict:
+        factor = self.factor if tree.num_draft_nodes else 1.0
+        return super().verify(tree, last_logits, logits * factor, random, eos_ids)
+
+
+def sampled(tmp_path, verifier, **changes):
+    law = SamplingLaw(temperature=1.0)
+    method = Method(**{**vars(make_spec(tmp_path, law=law).method), "verifier": verifier})
+    return run(make_spec(tmp_path, law=law, method=method, **changes)).summary["certificate"]
+
+
 @pytest.mark.parametrize(
-    ("verifier", "status"), [(Sampling(), "passed"), (AcceptsAll(), "failed")], ids=["right", "not"]
+    ("verifier", "status"),
+    [
+        (Sampling(), "passed"),
+        (Sharpened(factor=1.0), "passed"),
+        (Sharpened(factor=1.5), "failed"),
+        (Sharpened(factor=0.5), "failed"),
+        (AcceptsAll(), "failed"),
+    ],
+    ids=["right", "right too", "sharper", "flatter", "all drafts"],
 )
 def test_law_tier_finds_a_biased_verifier(tmp_path, verifier, status):
-    law = SamplingLaw(temperature=1.0)
-    method = make_method("pld", None, law)
-    drafts = make_spec(tmp_path, law=law).method
-    method = Method(**{**vars(drafts), "verifier": verifier})
-    spec = make_spec(
-        tmp_path, law=law, method=method, repeats=16, max_new_tokens=8, num_control_prompts=None
-    )
-    certificate = run(spec).summary["certificate"]
+    certificate = sampled(tmp_path, verifier, repeats=8, num_control_prompts=None)
     assert (certificate["tier"], certificate["status"]) == ("law", status)
-    # Vanilla against itself, with random numbers of its own: a law of its own it is not.
+    # Vanilla is right by itself, and beside itself.
+    assert certificate["surprise"]["vanilla"]["p_value"] > 0.01
     assert certificate["law_control"]["p_value"] > 0.01
     assert certificate["law_control"]["distance"] > 0.0
 
 
-def test_law_tier_says_what_it_needs(tmp_path):
-    certificate = run(make_spec(tmp_path, law=SamplingLaw(temperature=1.0))).summary["certificate"]
-    assert certificate["status"] == "incomplete"
-    assert certificate["badge"] == f"law: needs repeats={MIN_REPEATS}"
+def test_law_tier_needs_no_repeats(tmp_path):
+    certificate = sampled(tmp_path, Sampling(), repeats=1)
+    assert certificate["status"] == "passed"
+    assert certificate["badge"].startswith("law: z ")
+    assert certificate["law_test"] is None
+
+
+def test_tokens_that_the_law_excludes_are_found():
+    target = ToyTarget(eos_id=None)
+    law = SamplingLaw(temperature=1.0, top_k=3)
+    logits = target.logits([1, 2])
+    best, worst = int(logits.argmax()), int(logits.argmin())
+    assert surprise(target, law, [([1, 2], [best])]).num_outside == 0
+    assert surprise(target, law, [([1, 2], [worst])]).num_outside == 1
+
+
+def test_surprise_by_hand():
+    """p = (1/2, 1/4, 1/4): H = 1.5 ln 2, Var = ln(2)^2 / 4; the first token surprises by ln 2."""
+    one = _of_token(SamplingLaw(temperature=1.0), torch.tensor([0.5, 0.25, 0.25]).log(), 0)
+    assert one.excess == pytest.approx(-0.5 * math.log(2), rel=1e-6)
+    assert one.variance == pytest.approx(0.25 * math.log(2) ** 2, rel=1e-6)
+    many = Surprise(num_tokens=100, excess=8.0, variance=16.0)
+    assert many.z == 2.0
+    assert many.p_value == pytest.approx(0.0455, abs=1e-4)
+    assert many.resolution == pytest.approx(2.5758 * 4 / 100, rel=1e-4)
+    assert Surprise(num_tokens=9, excess=3.0, variance=9.0).z is None
 
 
 @functools.cache

@@ -1,0 +1,98 @@
+"""The cluster that the other tests use: it comes up, goes down, and says why it cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+from cluster import Cluster, ClusterError, reason_against
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture
+def folder():
+    if reason := reason_against():
+        pytest.skip(reason)
+    # pytest's own folders are closed to munge's user.
+    path = Path(tempfile.mkdtemp(prefix="sd-slurm-"))
+    path.chmod(0o755)
+    yield path / "cluster"
+    Cluster(path / "cluster").stop()
+    shutil.rmtree(path)
+
+
+def pids_of(folder):
+    files = [folder / "slurmd.pid", folder / "slurmctld.pid", folder / "munge" / "munged.pid"]
+    return [int(file.read_text()) for file in files]
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_start_ends_what_an_earlier_one_left_behind(folder):
+    Cluster(folder).start()
+    first = pids_of(folder)
+    assert all(map(is_running, first))
+    os.kill(first[1], signal.SIGKILL)
+    cluster = Cluster(folder, num_cpus=3)
+    assert cluster.status() == "stopped"
+    cluster.start()
+    second = pids_of(folder)
+    assert cluster.status() == "idle"
+    assert cluster.command("sinfo", "--noheader", "--format=%c") == "3"
+    assert not any(map(is_running, first))
+    cluster.stop()
+    cluster.stop()
+    assert cluster.status() == "stopped"
+    assert not any(map(is_running, second))
+
+
+def test_stop_ends_running_jobs(folder):
+    cluster = Cluster(folder)
+    cluster.start()
+    pid_file = folder / "job.pid"
+    script = f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; sleep 60"
+    command = ["srun", "--job-name=sleeper", "bash", "-c", f"'{script}'"]
+    cluster.command("sbatch", f"--output={folder}/job.log", f"--wrap={' '.join(command)}")
+    while not pid_file.exists():
+        assert cluster.command("squeue", "--noheader"), (folder / "job.log").read_text()
+    pid = int(pid_file.read_text())
+    assert is_running(pid)
+    cluster.stop()
+    assert not is_running(pid)
+
+
+def test_a_folder_that_munge_cannot_enter_is_refused(folder):
+    folder.parent.chmod(0o700)
+    with pytest.raises(ClusterError, match=f"'munge' must be able to enter {folder.parent}$"):
+        Cluster(folder).start()
+
+
+def test_a_start_that_fails_shows_the_logs_and_leaves_no_daemon(folder, monkeypatch):
+    monkeypatch.setattr("cluster.START_S", 1.0)
+    monkeypatch.setattr(Cluster, "status", lambda self: "down")
+    with pytest.raises(ClusterError, match=r"the node is down after 1 s: .*slurmctld\.log:"):
+        Cluster(folder).start()
+    monkeypatch.undo()
+    assert Cluster(folder).status() == "stopped"
+    assert not (folder / "slurmctld.pid").exists()
+
+
+def test_no_root(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert reason_against() == "a SLURM cluster for tests is started by root, this is user 1000"
+
+
+def test_missing_packages(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda name, path: (name != "munged" and name) or None)
+    assert reason_against() == "munged not found: apt-get install slurm-wlm munge"
