@@ -15,11 +15,19 @@ from typing import Any
 
 import torch
 
-from benchmarks.datasets import DATASETS, Dataset, Prompt, limit_prompts, shuffle_prompts
+from benchmarks.datasets import (
+    DATASETS,
+    Dataset,
+    DatasetError,
+    Prompt,
+    limit_prompts,
+    shuffle_prompts,
+)
 from benchmarks.datastore_config import datastore_config
 from benchmarks.datastores import provide_datastore
 from benchmarks.files import RunFolderError, explain_os_errors
 from benchmarks.machine import peak_memory, reset_peak_memory, synchronize
+from benchmarks.responder import check_references
 from benchmarks.run_spec import RunSpec
 from benchmarks.runner import run
 from benchmarks.scoring.scores import check_tasks
@@ -156,6 +164,9 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
     method = build_method(config, law)
     dataset = load_dataset(config)
     check_tasks(dataset)
+    if settings["history"] == "reference":
+        for prompt in dataset.prompts:
+            check_references(prompt)
     warm_prompts = load_warm_prompts(config) if settings["state"] == "warm" else ()
     check_writable(Path(own.results_dir))
     wanted = method.retriever and method.retriever.wanted_datastore
@@ -236,7 +247,13 @@ def load_dataset(config: Mapping[str, Any]) -> Dataset:
 
 def load_warm_prompts(config: Mapping[str, Any]) -> tuple[Prompt, ...]:
     """What a warm retriever has seen: prompts of the train split."""
-    train = _load_split(config, "train")
+    try:
+        train = _load_split(config, "train")
+    except DatasetError as error:
+        raise ValueError(
+            "state=warm answers prompts of the dataset's train split first, and there is none: "
+            f"take reset or carry ({error})"
+        ) from error
     return limit_prompts(train, config["warm_limit"], config["limit_seed"]).prompts
 
 

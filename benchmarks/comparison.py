@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,10 @@ COLUMNS = (
     "method", "tok/s", "tau", "strict tau", "coverage", "speedup [95 %]", "regret", "ROUGE-L",
     "certificate",
 )  # fmt: skip
+CONDITIONS = (
+    "dataset_hash", "split", "num_prompts", "history", "state", "order_seed", "law", "repeats",
+)  # fmt: skip
+"""Facts that two runs must share beside what the title says."""
 EXPLANATION = (
     "tau: tokens per step; strict tau: the same trees under exact verification; coverage: steps "
     "with a draft; regret: nats per token below the argmax; ROUGE-L: against vanilla; certificate: "
@@ -21,24 +26,40 @@ EXPLANATION = (
 )
 
 
-def comparable(
-    summaries: Sequence[Summary],
-) -> dict[tuple[str, str | None], list[Summary]]:
-    """The runs by what must be equal to compare them: their conditions, and the very prompts."""
-    groups: dict[tuple[str, str | None], list[Summary]] = {}
+def comparable(summaries: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:
+    """The runs by what must be equal to compare them, each group with a title.
+
+    Runs of one method in a group are told apart by their ids.
+    """
+    groups: dict[str, list[Summary]] = {}
+    titles: dict[str, str] = {}
     for summary in summaries:
         if summary["num_measured"]:
-            key = conditions(summary), summary["run"].get("dataset_hash")
+            run, title = summary["run"], conditions(summary)
+            key = json.dumps([title, *(run.get(name) for name in CONDITIONS)])
             groups.setdefault(key, []).append(summary)
-    return groups
+            titles[key] = title
+    return [(titles[key], _told_apart(runs)) for key, runs in groups.items()]
+
+
+def _told_apart(summaries: list[Summary]) -> list[Summary]:
+    return with_labels(
+        summaries, [f"{s['run']['method']} {s['run'].get('run_id', '')}" for s in summaries]
+    )
 
 
 def conditions(summary: Summary) -> str:
     """Model and data of a run, in one line."""
     run = summary["run"]
-    return (
-        f"{run['model']}{variant(run)} on {run['dataset']}, {summary['num_measured']} prompts x "
-        f"up to {run['max_new_tokens']} tokens"
+    law, state = run.get("law") or {}, run.get("state", "reset")
+    words = [f"temperature {law['temperature']:g}"] if law.get("temperature") else []
+    words += [f"state {state}"] if state != "reset" else []
+    return ", ".join(
+        [
+            f"{run['model']}{variant(run)} on {run['dataset']}",
+            f"{summary['num_measured']} prompts x up to {run['max_new_tokens']} tokens",
+            *words,
+        ]
     )
 
 
@@ -69,8 +90,8 @@ def vanilla_cells(summaries: Sequence[Summary]) -> list[str]:
 def render_comparison(summaries: Sequence[Summary]) -> Group:
     """A table per group of comparable runs."""
     parts: list[Any] = []
-    for (title, _), runs in comparable(summaries).items():
-        table = new_table(*COLUMNS)
+    for title, runs in comparable(summaries):
+        table = new_table(*COLUMNS, may_wrap=COLUMNS[-1:])
         for line in (vanilla_cells(runs), *map(cells, runs)):
             table.add_row(*line)
         parts += [Text(title, style="bold"), table, ""]
@@ -96,7 +117,7 @@ def with_labels(summaries: Sequence[Summary], labels: Sequence[str]) -> list[Sum
 def markdown(summaries: Sequence[Summary]) -> str:
     """The same tables for README files and notes."""
     blocks = []
-    for (title, _), runs in comparable(summaries).items():
+    for title, runs in comparable(summaries):
         align = ["---", *["---:"] * (len(COLUMNS) - 1)]
         lines = [COLUMNS, align, vanilla_cells(runs), *map(cells, runs)]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)

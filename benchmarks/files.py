@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -64,6 +65,16 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_atomically(path, f"{text}\n".encode())
 
 
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file, as 16 hexadecimal digits.
+
+    Raises:
+        RunFolderError: If it cannot be read.
+    """
+    with explain_os_errors(path.parent):
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file, or None if there is no such file.
 
@@ -75,6 +86,8 @@ def read_json(path: Path) -> dict[str, Any] | None:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
+        except UnicodeDecodeError as error:
+            raise RunFolderError(f"{path}: expected utf-8 text: {error}") from error
     try:
         value = json.loads(text)
     except ValueError as error:

@@ -13,6 +13,7 @@ from benchmarks.run_spec import RunSpec
 from benchmarks.traces import step_trees, token_texts
 from methods.decoding import decode
 from methods.generation import StepRecord, StopRule
+from methods.targets.base import check_prompt
 from primitives.random_source import TorchRandom
 
 
@@ -43,7 +44,7 @@ class Responder:
             ValueError: If a turn has no tokens, or an answer that history needs is missing.
         """
         if self.spec.history == "reference":
-            _check_references(prompt)
+            check_references(prompt)
         turns: list[Turn] = []
         messages: list[tuple[str, str]] = []
         for number, text in enumerate(prompt.turns):
@@ -124,6 +125,12 @@ class Responder:
     def _generate(self, prompt_ids: Sequence[int]) -> _Answer:
         """The library's own loop, whose steps and phases cannot be seen."""
         assert self.spec.generate is not None
+        check_prompt(
+            prompt_ids,
+            vocab_size=self.spec.target.vocab_size,
+            reserve=self.spec.max_new_tokens,
+            max_context=self.spec.target.max_context,
+        )
         with no_garbage_collection():
             self.spec.synchronize()
             clock = PhaseClock()
@@ -143,8 +150,12 @@ class _Answer(NamedTuple):
     step_ns: Sequence[int]
 
 
-def _check_references(prompt: Prompt) -> None:
-    """Refuses a conversation whose later turns would follow an unknown answer."""
+def check_references(prompt: Prompt) -> None:
+    """Refuses a conversation whose later turns would follow an unknown answer.
+
+    Raises:
+        ValueError: If a turn before the last has no reference.
+    """
     for number in range(len(prompt.turns) - 1):
         if number >= len(prompt.references) or not prompt.references[number]:
             raise ValueError(

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.files import RunFolderError, read_json
+from benchmarks.files import RunFolderError, explain_os_errors, file_hash, read_json
 from benchmarks.records import SCHEMA_VERSION, Request
 from benchmarks.row_log import read_requests
 
@@ -98,8 +98,8 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[StoredRun], list[Unusable]]:
     for path in paths:
         folders = _run_folders(path)
         if not folders:
-            reason = "holds no run" if path.exists() else "does not exist"
-            raise RunFolderError(f"{path} {reason} (no folder with a summary.json)")
+            reason = "holds no finished run" if path.exists() else "does not exist"
+            raise RunFolderError(f"{path} {reason}")
         for folder in folders:
             place = folder.resolve()
             if place in runs or place in unusable:
@@ -129,6 +129,7 @@ def read_run(folder: Path) -> StoredRun:
         _check_version(name, value)
         if not isinstance(value.get("run"), dict):
             raise RunFolderError(f"{name} lacks the facts of its run; measure anew")
+    _check_shape(summary)
     run = StoredRun(path=folder, summary=summary, env=env, config=_read_config(folder))
     _check_unmixed(run, status)
     return run
@@ -165,12 +166,34 @@ def _check_version(name: str, value: Mapping[str, Any]) -> None:
         )
 
 
+def _check_shape(summary: Mapping[str, Any]) -> None:
+    """Refuses what no table could be made of."""
+    groups = summary.get("metrics"), *(summary.get("categories") or {"": {}}).values()
+    for metrics in groups:
+        if not isinstance(metrics, dict) or not all(map(_is_metric, metrics.values())):
+            raise RunFolderError("summary.json holds something that is no metric: edited by hand?")
+
+
+def _is_metric(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    number, interval = value.get("value"), value.get("interval")
+    numbers = [number, *(interval if isinstance(interval, list) else [])]
+    return all(n is None or isinstance(n, int | float) for n in numbers)
+
+
 def _check_unmixed(run: StoredRun, status: Mapping[str, Any]) -> None:
     ids = {run.summary["run"]["run_id"], run.env["run"]["run_id"]}
     if len(ids) > 1:
         raise RunFolderError(f"files of several runs are mixed: {' and '.join(sorted(ids))}")
+    for name, expected in (status.get("hashes") or {}).items():
+        if (name != ROWS or run.has_rows) and file_hash(run.path / name) != expected:
+            raise RunFolderError(
+                f"{name} is not the one that the run wrote: edited, cut off, or of another run"
+            )
     if run.has_rows and "num_rows" in status:
-        num_rows = (run.path / ROWS).read_bytes().count(b"\n")
+        with explain_os_errors(run.path):
+            num_rows = (run.path / ROWS).read_bytes().count(b"\n")
         if num_rows != status["num_rows"]:
             raise RunFolderError(
                 f"{ROWS} has {num_rows} rows, but the run ended with {status['num_rows']}: mixed "
@@ -184,6 +207,6 @@ def _read_config(folder: Path) -> Mapping[str, Any]:
         return {}
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise RunFolderError(f"config.yaml is damaged: {str(error).splitlines()[0]}") from error
     return config if isinstance(config, dict) else {}

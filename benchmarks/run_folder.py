@@ -28,6 +28,7 @@ from filelock import FileLock, Timeout
 from benchmarks.files import (
     RunFolderError,
     explain_os_errors,
+    file_hash,
     read_json,
     write_atomically,
     write_json,
@@ -36,6 +37,7 @@ from benchmarks.provenance import timestamp
 from benchmarks.records import Request
 from benchmarks.row_log import RowLog
 
+HASHED = ("requests.jsonl", "summary.json")
 State = Literal["running", "done", "failed", "interrupted"]
 
 
@@ -140,7 +142,22 @@ class RunFolder:
             RunFolderError: If a file cannot be written.
         """
         write_json(self.path / "summary.json", summary)
+        self._status["hashes"] = self._hashes()
         self._write_status("failed" if failure else "done", failure)
+
+    def renew(self, summary: Mapping[str, Any]) -> None:
+        """Writes the metrics of a finished run again.
+
+        Raises:
+            RunFolderError: If a file cannot be written.
+        """
+        if summary != read_json(self.path / "summary.json"):
+            write_json(self.path / "summary.json", summary)
+            write_json(self.path / "status.json", self._status | {"hashes": self._hashes()})
+
+    def _hashes(self) -> dict[str, str]:
+        """By which readers know that files belong together and were not edited."""
+        return {name: file_hash(self.path / name) for name in HASHED}
 
     def __exit__(
         self,

@@ -207,6 +207,7 @@ class RunSpec:
             "is_stateful": bool(self.method.retriever and self.method.retriever.is_cross_request),
             "has_exact_phases": self.has_exact_phases,
             "state": self.state,
+            "order_seed": self.config.get("order_seed"),
             "history": self.history,
             "max_new_tokens": self.max_new_tokens,
             "device": self.device,

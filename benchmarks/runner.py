@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.clock import present_objects_frozen
 from benchmarks.datasets.base import Prompt, limit_prompts
-from benchmarks.files import RunFolderError, write_json
+from benchmarks.files import RunFolderError
 from benchmarks.judging import judge, score, summarize_folder
 from benchmarks.progress import RunProgress, open_progress
 from benchmarks.provenance import code_version, describe_environment
@@ -81,7 +81,7 @@ def run(spec: RunSpec) -> RunResult:
                 score(spec, folder.path, requests)
             # From the rows again: a table must not outlive the data that it comes from.
             summary = summarize_folder(folder.path)
-            write_json(folder.path / "summary.json", summary)
+            folder.renew(summary)
             return RunResult(path=folder.path, summary=summary, was_finished=True)
         folder.start(
             config=spec.config,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -65,8 +65,13 @@ def variant(run: Mapping[str, Any]) -> str:
     return f" ({', '.join(words)})" if words else ""
 
 
-def new_table(*columns: str) -> Table:
-    """An empty table in the project's style: the first column is a name, the others numbers."""
+def new_table(*columns: str, may_wrap: Sequence[str] = ()) -> Table:
+    """An empty table in the project's style: the first column is a name, the others numbers.
+
+    Args:
+        columns: Their heads.
+        may_wrap: Those whose words may be broken into lines; if there are none, names may.
+    """
     table = Table(
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
@@ -74,9 +79,13 @@ def new_table(*columns: str) -> Table:
         pad_edge=False,
         show_edge=False,
     )
-    for place, column in enumerate(columns):  # Only names may be broken into lines.
+    for place, column in enumerate(columns):
+        is_text = column in may_wrap
         table.add_column(
-            column, justify="right" if place else "left", no_wrap=place > 0, overflow="fold"
+            column,
+            justify="right" if place and not is_text else "left",
+            no_wrap=not is_text if may_wrap else place > 0,
+            overflow="fold",
         )
     return table
 

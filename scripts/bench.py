@@ -23,6 +23,7 @@ from benchmarks import speed
 from benchmarks.datasets import DATASETS, limit_prompts
 from benchmarks.datastores import provide_datastore
 from benchmarks.machine import peak_memory
+from benchmarks.spec_bench.options import at_least_1
 from configs import composed
 from methods.build import build_method, build_model
 from methods.sampling import SamplingLaw
@@ -59,10 +60,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--variants", nargs="*", choices=list(VARIANTS), default=list(VARIANTS))
-    parser.add_argument("--prompts", type=int, default=3, help="quickstart prompts")
-    parser.add_argument("--tokens", type=int, default=64, help="output budget per prompt")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds")
-    parser.add_argument("--threads", type=int, default=2, help="CPU threads")
+    parser.add_argument("--prompts", type=at_least_1, default=3, help="quickstart prompts")
+    parser.add_argument("--tokens", type=at_least_1, default=64, help="output budget per prompt")
+    parser.add_argument("--rounds", type=at_least_1, default=5, help="interleaved rounds")
+    parser.add_argument("--threads", type=at_least_1, default=2, help="CPU threads")
     return parser.parse_args(arguments)
 
 

@@ -19,6 +19,7 @@ import faiss
 import numpy as np
 import torch
 
+from benchmarks.spec_bench.options import at_least_0, at_least_1, number_at_least_0
 from methods.datastores.folder import Header
 from methods.datastores.hidden_states import (
     KEYS,
@@ -85,15 +86,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--dim", type=int, default=64, help="dimensions of a key")
-    parser.add_argument("--hidden-size", type=int, default=128, help="of the made-up states")
+    parser.add_argument("--keys", type=at_least_1, default=1_000_000)
+    parser.add_argument("--dim", type=at_least_1, default=64, help="dimensions of a key")
+    parser.add_argument("--hidden-size", type=at_least_1, default=128, help="of the made-up states")
     parser.add_argument(
-        "--noise", type=float, default=0.5, help="relative to the spread of centres"
+        "--noise", type=number_at_least_0, default=0.5, help="relative to the spread of centres"
     )
-    parser.add_argument("--neighbors", type=int, default=50, help="asked for per search")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--neighbors", type=at_least_1, default=50, help="asked for per search")
+    parser.add_argument("--threads", type=at_least_1, default=2)
+    parser.add_argument("--seed", type=at_least_0, default=0)
     return parser.parse_args(arguments)
 
 

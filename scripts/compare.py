@@ -26,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         runs, unusable = read_runs(options.paths)
+        if not runs:
+            raise RunFolderError(f"no finished run; the first folder: {unusable[0]}")
     except RunFolderError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.files import RunFolderError, explain_os_errors, write_atomically
+from benchmarks.files import RunFolderError, write_atomically
 from benchmarks.leaderboard import Leaderboard, build_leaderboard
 from benchmarks.leaderboard.latex import to_latex
 from benchmarks.leaderboard.markdown import to_markdown
 from benchmarks.leaderboard.page import to_html
 from benchmarks.leaderboard.tidy import to_csv
 from benchmarks.results import StoredRun, Unusable, read_runs
+from benchmarks.spec_bench.options import output_file
 
 FORMATS: dict[str, Callable[[Leaderboard], str]] = {
     "markdown": to_markdown,
@@ -51,7 +52,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("paths", nargs="+", type=Path, help="run folders, or folders of runs")
     parser.add_argument("--format", choices=tuple(FORMATS), default="markdown")
-    parser.add_argument("--output", type=Path, help="file to write; stdout if not given")
+    parser.add_argument("--output", type=output_file, help="file to write; stdout if not given")
     parser.add_argument("--dataset", help="only runs on this dataset")
     return parser.parse_args(arguments)
 
@@ -80,10 +81,7 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.write(text)
         return
-    if not output.parent.is_dir():
-        raise RunFolderError(f"--output {output}: the folder {output.parent} does not exist")
-    with explain_os_errors(output):
-        write_atomically(output, text.encode())
+    write_atomically(output, text.encode())
 
 
 if __name__ == "__main__":

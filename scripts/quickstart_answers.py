@@ -1,11 +1,16 @@
 """Has SmolLM2 answer the quickstart train split: the packaged file that stores are built from.
 
 python scripts/quickstart_answers.py     minutes; continues where it was interrupted
+
+Reads the questions in benchmarks/datasets and the embedded model, and writes
+answers-smollm2-135m.jsonl beside the questions.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import benchmarks.datasets.quickstart
@@ -20,8 +25,11 @@ MAX_NEW_TOKENS = 128
 BATCH_SIZE = 16
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Completes `answers-smollm2-135m.jsonl` beside the questions."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args(arguments)
     model = HuggingFaceConfig(name=MODEL, name_or_path="embedded", dtype="float32").load()
     path = Path(benchmarks.datasets.quickstart.__file__).parent / f"answers-{MODEL}.jsonl"
     answers = AnswerFile(path, model=model_identity(model.facts), max_new_tokens=MAX_NEW_TOKENS)

@@ -2,6 +2,9 @@
 
 python scripts/readme_table.py
 python scripts/readme_table.py --check     exits with 1 if a document differs from the results
+
+Reads the runs in results/sample and results/sense, and writes the tables in README.md and
+results/sense/README.md, between the two comments that mark their place.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ END = "<!-- end of results -->\n"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Rewrites the documents, or compares."""
-    parser = argparse.ArgumentParser(description="tables of committed results")
-    parser.add_argument("--check", action="store_true", help="compare only")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
     is_check = parser.parse_args(arguments).check
     code = 0
     for name, folder in DOCUMENTS.items():

@@ -16,6 +16,7 @@ from benchmarks.report.page import write_report
 from benchmarks.report.plots import FORMATS
 from benchmarks.report.token_view import MAX_PROMPTS
 from benchmarks.results import read_runs
+from benchmarks.spec_bench.options import at_least_1, output_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,23 +51,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("paths", nargs="+", type=Path, help="run folders, or folders of runs")
     parser.add_argument(
-        "--output", type=Path, help="the HTML file (default: report.html in the first folder)"
+        "--output", type=output_file, help="the HTML file (default: report.html in the first folder)"
     )
     parser.add_argument("--plots", type=Path, help="a folder to save the figures in as well")
     parser.add_argument("--plot-format", choices=FORMATS, default=FORMATS[0])
     parser.add_argument(
         "--prompts",
-        type=_at_least_1,
+        type=at_least_1,
         default=MAX_PROMPTS,
         help="prompts per run to show token by token (default: %(default)s)",
     )
     return parser
-
-
-def _at_least_1(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number ≥ 1, got {text!r}")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.datasets.reader import DatasetError
+from benchmarks.spec_bench.tasks import task_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,10 +171,11 @@ def _content(prompt: Prompt) -> dict[str, Any]:
 
 
 def limit_prompts(dataset: Dataset, limit: int | None, seed: int | None = None) -> Dataset:
-    """A subset that covers the categories evenly.
+    """A subset that covers the tasks evenly, and the categories of each task.
 
-    Prompts are taken round-robin over the categories, in the order of their first appearance, so
-    that a smaller limit gives a subset of a larger one's prompts.
+    Prompts are taken round-robin over the tasks (`task_of`: MT-Bench's eight categories are one),
+    and within a task over its categories, in the order of their first appearance; so a smaller
+    limit gives a subset of a larger one's prompts.
 
     Args:
         dataset: What to take from.
@@ -191,7 +193,11 @@ def limit_prompts(dataset: Dataset, limit: int | None, seed: int | None = None) 
         raise ValueError(f"limit must be ≥ 1 or null, got {limit}")
     if limit is None or limit >= len(dataset.prompts):
         return dataset
-    kept = sorted(islice(_round_robin(_categories(dataset.prompts, seed)), limit))
+    tasks: dict[str, list[list[int]]] = {}
+    for category, group in _categories(dataset.prompts, seed).items():
+        tasks.setdefault(task_of(category), []).append(group)
+    order = _round_robin([list(_round_robin(groups)) for groups in tasks.values()])
+    kept = sorted(islice(order, limit))
     prompts = tuple(dataset.prompts[index] for index in kept)
     return replace(dataset, prompts=prompts, content_hash=hash_prompts(prompts))
 
@@ -209,8 +215,8 @@ def shuffle_prompts(dataset: Dataset, seed: int | None) -> Dataset:
     return replace(dataset, prompts=tuple(dataset.prompts[index] for index in order))
 
 
-def _categories(prompts: Sequence[Prompt], seed: int | None) -> list[list[int]]:
-    """Indices of the prompts, one list per category."""
+def _categories(prompts: Sequence[Prompt], seed: int | None) -> dict[str, list[int]]:
+    """Indices of the prompts by category."""
     groups: dict[str, list[int]] = {}
     for index, prompt in enumerate(prompts):
         groups.setdefault(prompt.category, []).append(index)
@@ -221,7 +227,7 @@ def _categories(prompts: Sequence[Prompt], seed: int | None) -> list[list[int]]:
         keys = [generator.random() for _ in prompts]
         for group in groups.values():
             group.sort(key=keys.__getitem__)
-    return list(groups.values())
+    return groups
 
 
 def _round_robin(groups: list[list[int]]) -> Iterator[int]:

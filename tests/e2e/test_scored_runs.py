@@ -48,7 +48,8 @@ def test_a_lossless_method_scores_what_vanilla_scores(tmp_path, capsys):
     metrics = run.summary["metrics"]
     assert 0.0 < metrics["score.exact_match"]["value"] < 0.5  # A few are right by chance.
     assert metrics["score.exact_match"] == metrics["vanilla_score.exact_match"]
-    assert metrics["relative_score.exact_match"]["interval"] == [1.0, 1.0]
+    assert metrics["relative_score.exact_match"]["value"] == 1.0
+    assert metrics["score_change.exact_match"]["interval"] == [0.0, 0.0]
     rows = read_scores(run.path / "scores.jsonl")
     assert len(rows) == 60
     assert {row.arm for row in rows} == {"vanilla", "method"}

@@ -26,6 +26,7 @@ from benchmarks.datasets import (
 )
 from benchmarks.datasets.questions import read_questions
 from benchmarks.datasets.reader import Faults, read_objects
+from benchmarks.spec_bench.tasks import task_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
@@ -572,8 +573,12 @@ def test_published_files(name, num_prompts, num_categories, num_with_reference):
     assert sum(bool(prompt.references) for prompt in dataset.prompts) == num_with_reference
     categories = list(dict.fromkeys(prompt.category for prompt in dataset.prompts))
     assert len(categories) == num_categories
-    subset = limit_prompts(dataset, num_categories)
-    assert [prompt.category for prompt in subset.prompts] == categories
+    tasks = list(dict.fromkeys(map(task_of, categories)))
+    subset = limit_prompts(dataset, 2 * len(tasks))
+    drawn = [task_of(prompt.category) for prompt in subset.prompts]
+    assert {task: drawn.count(task) for task in tasks} == dict.fromkeys(tasks, 2)
+    everywhere = limit_prompts(dataset, 8 * len(tasks))
+    assert {prompt.category for prompt in everywhere.prompts} == set(categories)
 
 
 @needs_data

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.files import RunFolderError
+from benchmarks.files import RunFolderError, file_hash
 from benchmarks.results import read_run, read_runs
 from support.report_runs import answers, write_run
 
@@ -100,7 +100,54 @@ def test_rows_may_be_missing(folder):
         _ = run.requests
 
 
-@pytest.mark.parametrize(("name", "reason"), [("", "holds no run"), ("gone", "does not exist")])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("", "holds no finished run"), ("gone", "does not exist")]
+)
 def test_no_run_at_all_is_an_error(tmp_path, name, reason):
     with pytest.raises(RunFolderError, match=reason):
         read_runs([tmp_path / name])
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (
+            lambda folder: change(folder / "summary.json", metrics="hello"),
+            "holds something that is no metric",
+        ),
+        (
+            lambda folder: change(folder / "summary.json", metrics={"tau": {"value": "2.0"}}),
+            "holds something that is no metric",
+        ),
+        (
+            lambda folder: (folder / "summary.json").write_bytes(b'{"a": "\xff"}'),
+            "expected utf-8 text",
+        ),
+    ],
+)
+def test_what_was_edited_by_hand_is_named(folder, damage, reason):
+    damage(folder)
+    with pytest.raises(RunFolderError, match=reason):
+        read_run(folder)
+
+
+def test_files_must_be_those_that_the_run_wrote(folder):
+    hashes = {name: file_hash(folder / name) for name in ("requests.jsonl", "summary.json")}
+    change(folder / "status.json", hashes=hashes)
+    read_run(folder)
+    summary = (folder / "summary.json").read_text()
+    change(folder / "summary.json", num_failed=0, note="better")
+    with pytest.raises(RunFolderError, match=r"summary\.json is not the one that the run wrote"):
+        read_run(folder)
+    (folder / "summary.json").write_text(summary)
+    rows = (folder / "requests.jsonl").read_bytes()
+    (folder / "requests.jsonl").write_bytes(rows.replace(b'"wall_ns":300', b'"wall_ns":100'))
+    with pytest.raises(RunFolderError, match=r"requests\.jsonl is not the one"):
+        read_run(folder)
+
+
+def test_rows_that_are_a_folder_are_named(folder):
+    (folder / "requests.jsonl").unlink()
+    (folder / "requests.jsonl").mkdir()
+    with pytest.raises(RunFolderError, match="Is a directory"):
+        read_run(folder)
