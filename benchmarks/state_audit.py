@@ -3,7 +3,8 @@
 One method is run under several conditions on the same prompts: its state reset before each prompt,
 carried from prompt to prompt (in the dataset's order and in shuffled ones), and warmed up with
 training prompts. A method without memory does exactly the same in all of them. For one with memory
-the effect is the difference of tau to `reset`, paired by prompt.
+the effect is the difference of tau to `reset`, paired by prompt. Greedy decoding only: under
+sampling the steps of two runs differ by chance.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Effect:
 
     @property
     def verdict(self) -> str:
-        """What the rows allow to say."""
+        """What the rows allow to say; `the same` if all steps are equal."""
         if not self.num_changed:
             return "the same"
         if self.interval is None:

@@ -84,7 +84,8 @@ def _conditions(overrides: Sequence[str]) -> list[str]:
     try:
         load_warm_prompts({**config, "warm_limit": None})
     except (ValueError, OSError) as error:
-        sys.stderr.write(f"left out: {WARM}: {error}\n")
+        reason = error.__cause__ or error
+        sys.stderr.write(f"left out: {WARM}, which needs a train split: {reason}\n")
         return [name for name in CONDITIONS if name != WARM]
     return list(CONDITIONS)
 

@@ -23,7 +23,7 @@ from benchmarks import speed
 from benchmarks.datasets import DATASETS, limit_prompts
 from benchmarks.datastores import provide_datastore
 from benchmarks.machine import peak_memory
-from benchmarks.spec_bench.options import at_least_1
+from benchmarks.options import at_least_1
 from configs import composed
 from methods.build import build_method, build_model
 from methods.sampling import SamplingLaw

@@ -19,7 +19,7 @@ import faiss
 import numpy as np
 import torch
 
-from benchmarks.spec_bench.options import at_least_0, at_least_1, number_at_least_0
+from benchmarks.options import at_least_0, at_least_1, number_at_least_0
 from methods.datastores.folder import Header
 from methods.datastores.hidden_states import (
     KEYS,

@@ -27,7 +27,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.spec_bench.options import at_least_1, number_at_least_1
+from benchmarks.options import at_least_1, number_at_least_1
 from methods.datastores.tokens import build_token_store, open_token_store
 from methods.targets.smollm2 import cache_root, ensure_smollm2
 from primitives.retrievers.suffix_array import SuffixArrayRetriever
@@ -58,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--tokens", type=number_at_least_1, default=4.5, help="millions of real tokens")
+    parser.add_argument(
+        "--tokens", type=number_at_least_1, default=4.5, help="millions of real tokens"
+    )
     parser.add_argument("--queries", type=at_least_1, default=1000, help="per kind")
     parser.add_argument("--sizes", type=at_least_1, nargs="*", help="millions of synthetic tokens")
     return parser.parse_args(arguments)
@@ -84,6 +86,9 @@ def bench_real_tokens(folder: Path, options: argparse.Namespace) -> None:
     }
     table = Table("query", "arm", "hits found", "median us", "99 % us", "ratios", "target")
     for kind, queries in kinds.items():
+        if not queries:
+            CONSOLE.print(f"{kind}: none found, give more --queries")
+            continue
         times, found = interleaved(arms, queries)
         best = {arm: np.percentile(values, (50, 99)) for arm, values in times.items()}
         ratios = best["ours"] / best["draftretriever"]

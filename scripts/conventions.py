@@ -17,7 +17,7 @@ from rich.text import Text
 
 from benchmarks.conventions import LETTERS, Convention, panel
 from benchmarks.files import RunFolderError
-from benchmarks.results import StoredRun, read_runs
+from benchmarks.results import StoredRun, Unusable, read_runs
 from benchmarks.table import new_table, plain_console, variant
 
 Panel = tuple[StoredRun, list[Convention]]
@@ -28,7 +28,7 @@ CSV_COLUMNS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the panel of each run; 2 if one has no rows or cannot be read."""
+    """Prints the panel of each run that has rows; 2 if none has."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -37,12 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         runs, unusable = read_runs(options.paths)
-        panels = [(run, panel(run.requests)) for run in runs]
     except RunFolderError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    for folder in unusable:
-        sys.stderr.write(f"left out: {folder}\n")
+    panels, without_rows = _panels(runs)
+    left_out = [*unusable, *without_rows]
+    sys.stderr.writelines(f"left out: {folder}\n" for folder in left_out)
+    if not panels:
+        sys.stderr.write(f"error: no run has rows to show; left out: {len(left_out)}\n")
+        return 2
     if options.format == "csv":
         print(_csv(panels), end="")
     elif options.format == "markdown":
@@ -51,7 +54,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for run, rows in panels:
             _print(run, rows)
         plain_console().print(Text(LETTERS))
-    return 0 if panels else 2
+    return 0
+
+
+def _panels(runs: Sequence[StoredRun]) -> tuple[list[Panel], list[Unusable]]:
+    """The panels of runs with rows; the other runs."""
+    panels, left_out = [], []
+    for run in runs:
+        try:
+            requests = run.requests if run.has_rows else None
+        except RunFolderError as error:
+            left_out.append(Unusable(path=run.path, reason=str(error)))
+            continue
+        if requests is None:
+            of_whom = "imported answer files have none" if run.is_imported else "they were not kept"
+            left_out.append(Unusable(path=run.path, reason=f"no rows to count from: {of_whom}"))
+        else:
+            panels.append((run, panel(requests)))
+    return panels, left_out
 
 
 def _print(run: StoredRun, rows: Sequence[Convention]) -> None:

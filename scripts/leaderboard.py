@@ -18,8 +18,8 @@ from benchmarks.leaderboard.latex import to_latex
 from benchmarks.leaderboard.markdown import to_markdown
 from benchmarks.leaderboard.page import to_html
 from benchmarks.leaderboard.tidy import to_csv
+from benchmarks.options import output_file
 from benchmarks.results import StoredRun, Unusable, read_runs
-from benchmarks.spec_bench.options import output_file
 
 FORMATS: dict[str, Callable[[Leaderboard], str]] = {
     "markdown": to_markdown,

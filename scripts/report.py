@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.files import RunFolderError
+from benchmarks.options import at_least_1, output_file
 from benchmarks.report.page import write_report
 from benchmarks.report.plots import FORMATS
 from benchmarks.report.token_view import MAX_PROMPTS
 from benchmarks.results import read_runs
-from benchmarks.spec_bench.options import at_least_1, output_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("paths", nargs="+", type=Path, help="run folders, or folders of runs")
     parser.add_argument(
-        "--output", type=output_file, help="the HTML file (default: report.html in the first folder)"
+        "--output",
+        type=output_file,
+        help="the HTML file (default: report.html in the first folder)",
     )
     parser.add_argument("--plots", type=Path, help="a folder to save the figures in as well")
     parser.add_argument("--plot-format", choices=FORMATS, default=FORMATS[0])

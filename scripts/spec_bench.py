@@ -15,14 +15,24 @@ from pathlib import Path
 
 from benchmarks.datasets.reader import DatasetError
 from benchmarks.files import RunFolderError, write_atomically
-from benchmarks.results import read_run
+from benchmarks.options import (
+    at_least_0,
+    at_least_1,
+    model_name,
+    number_at_least_0,
+    output_file,
+    plain_name,
+)
+from benchmarks.results import StoredRun, read_runs
 from benchmarks.spec_bench.export import export_run
-from benchmarks.spec_bench.findings import count_by_severity
+from benchmarks.spec_bench.findings import count_by_severity, plural, shown
 from benchmarks.spec_bench.imports import ImportOptions, import_answers
 from benchmarks.spec_bench.lint import lint
 from benchmarks.spec_bench.names import NameFault
 from benchmarks.spec_bench.tables import render_import
 from benchmarks.table import plain_console
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int4")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,11 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _lint(options: argparse.Namespace) -> int:
     findings = [one for path in options.files for one in lint(path, options.questions)]
-    for finding in findings:
-        print(finding)
+    for line in shown(findings):
+        print(line)
     counts = count_by_severity(findings)
-    numbers = ", ".join(f"{number} {severity}s" for severity, number in counts.items())
-    print(f"{len(options.files)} files: {numbers}")
+    numbers = ", ".join(plural(number, severity) for severity, number in counts.items())
+    print(f"{plural(len(options.files), 'file')}: {numbers}")
     return 1 if counts["error"] else 0
 
 
@@ -62,8 +72,7 @@ def _import(options: argparse.Namespace) -> int:
             dataset=options.dataset,
         ),
     )
-    for finding in run.findings:
-        sys.stderr.write(f"{finding}\n")
+    sys.stderr.writelines(f"{line}\n" for line in shown(run.findings))
     plain_console().print(render_import(run))
     print(run.path)
     return 0
@@ -71,24 +80,37 @@ def _import(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     try:
-        export = export_run(read_run(options.run), options.arm, repeat=options.repeat)
-    except RunFolderError as error:
-        raise RunFolderError(f"{options.run}: {error}") from error
+        export = export_run(_run_of(options.run), options.arm, repeat=options.repeat)
     except ValueError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in export.rows)
     if options.output is None:
         sys.stdout.write(text)
-    elif options.output.parent.is_dir():
-        write_atomically(options.output, text.encode())
     else:
-        sys.stderr.write(f"error: --output: there is no folder {options.output.parent}\n")
-        return 2
+        write_atomically(options.output, text.encode())
     if export.failed:
         failed = ", ".join(export.failed)
         sys.stderr.write(f"left out {len(export.failed)} failed questions: {failed}\n")
     return 0
+
+
+def _run_of(folder: Path) -> StoredRun:
+    """The run in a folder, which must not lie further below.
+
+    Raises:
+        RunFolderError: If there is none, or it cannot be used.
+    """
+    runs, unusable = read_runs([folder])
+    below = [*(run.path for run in runs), *(one.path for one in unusable)]
+    if folder not in below:
+        are = "is" if len(below) == 1 else "are"
+        raise RunFolderError(
+            f"{folder} holds no run of its own: give one run folder ({len(below)} {are} below it)"
+        )
+    if unusable:
+        raise RunFolderError(str(unusable[0]))
+    return runs[0]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,8 +128,8 @@ def _parser() -> argparse.ArgumentParser:
     export_parser = commands.add_parser("export", help="write an answer file from a run folder")
     export_parser.add_argument("run", type=Path, help="the folder of a finished run")
     export_parser.add_argument("--arm", choices=("method", "vanilla"), default="method")
-    export_parser.add_argument("--repeat", type=int, default=0, help="which repeat, from 0")
-    export_parser.add_argument("--output", type=Path, help="default: stdout")
+    export_parser.add_argument("--repeat", type=at_least_0, default=0, help="which repeat, from 0")
+    export_parser.add_argument("--output", type=output_file, help="default: stdout")
     export_parser.set_defaults(command=_export)
     return parser
 
@@ -118,10 +140,13 @@ def _add_import_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results-dir", type=Path, default=Path("results"))
     parser.add_argument("--dataset", default="spec_bench", help="default: spec_bench")
     parser.add_argument("--device", help="what it was measured on, e.g. 'RTX 3090'")
-    for name in ("model", "method", "dtype"):
-        parser.add_argument(f"--{name}", help="default: from model_id")
-    parser.add_argument("--temperature", type=float, help="default: from model_id")
-    parser.add_argument("--max-new-tokens", type=int, help="default: vanilla's longest answer")
+    for name, of_name in (("model", model_name), ("method", plain_name)):
+        parser.add_argument(f"--{name}", type=of_name, help="default: from model_id")
+    parser.add_argument("--dtype", choices=DTYPES, help="default: from model_id")
+    parser.add_argument("--temperature", type=number_at_least_0, help="default: from model_id")
+    parser.add_argument(
+        "--max-new-tokens", type=at_least_1, help="default: vanilla's longest answer"
+    )
     parser.add_argument(
         "--relaxed", action="store_true", help="the method may change the target's output"
     )

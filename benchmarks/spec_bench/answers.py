@@ -27,6 +27,8 @@ ROW_KEYS = ("question_id", "category", "answer_id", "model_id", "choices", "tsta
 CHOICE_KEYS = (
     "index", "turns", "decoding_steps", "idxs", "new_tokens", "wall_time", "accept_lengths",
 )  # fmt: skip
+QUESTION_FILE = "question-file"
+"""The rule that finds a file of questions in place of answers."""
 MIN_LIKENESS = 0.85
 """Of a key to a known one to count as misspelt; `accept_lengths_tree` is a key of its own."""
 
@@ -86,19 +88,28 @@ class _Unreadable(ValueError):
 def read_answers(path: Path) -> AnswerFile:
     """Reads a file; an unreadable row becomes a finding.
 
+    A file that holds something else as a whole (questions, or no JSON lines) has one finding.
+
     Raises:
         DatasetError: For a fault of the whole file: missing, a folder, no rows, no text.
     """
     faults = Faults(on_error="skip")
     rows: list[AnswerRow] = []
     findings: list[Finding] = []
+    are_questions: list[bool] = []
     for line, fields in read_objects(path, faults):
+        are_questions.append("turns" in fields and "choices" not in fields)
         try:
             rows.append(_parse(line, fields))
         except _Unreadable as error:
             findings.append(_finding(path, line, "bad-row", "error", str(error)))
         findings += _odd_keys(path, line, fields)
-    findings += [_bad_line(path, fault) for fault in faults.found]
+    if are_questions and all(are_questions):
+        message = "this is a question file, not answers: its rows have turns, but no choices"
+        findings = [_finding(path, None, QUESTION_FILE, "error", message)]
+    # Where no line is an object, the first fault is the cause, and the others follow from it.
+    bad_lines = faults.found if are_questions else faults.found[:1]
+    findings += [_bad_line(path, fault) for fault in bad_lines]
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return AnswerFile(path=path, sha256=digest, rows=tuple(rows), findings=tuple(findings))
 
@@ -216,5 +227,5 @@ def _is(value: object, kind: type) -> TypeGuard[Any]:
     return isinstance(value, int | float)
 
 
-def _finding(path: Path, line: int, rule: str, severity: Any, message: str) -> Finding:
+def _finding(path: Path, line: int | None, rule: str, severity: Any, message: str) -> Finding:
     return Finding(path=path, line=line, rule=rule, severity=severity, message=message)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+MOST_SHOWN = 5
+"""Findings of one rule in one file that are printed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,30 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """All fields, the path as its file name: a result must not depend on where a file lay."""
         return asdict(self) | {"path": self.path.name}
+
+
+def shown(findings: Sequence[Finding], most: int = MOST_SHOWN) -> Iterator[str]:
+    """What to print: of each rule and file the first findings, then how many more there are.
+
+    Args:
+        findings: In the order of printing.
+        most: Lines per rule and file, at least 1.
+    """
+    totals = Counter((finding.path, finding.rule) for finding in findings)
+    seen: Counter[tuple[Path, str]] = Counter()
+    for finding in findings:
+        key = finding.path, finding.rule
+        seen[key] += 1
+        if seen[key] <= most:
+            yield str(finding)
+        if seen[key] == most < totals[key]:
+            more = f"... and {totals[key] - most} more of this kind"
+            yield f"{finding.path}: {finding.severity} [{finding.rule}] {more}"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def count_by_severity(findings: Iterable[Finding]) -> dict[Severity, int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,16 @@ from benchmarks.files import explain_os_errors, write_json
 from benchmarks.provenance import timestamp
 from benchmarks.records import SCHEMA_VERSION
 from benchmarks.run_folder import run_path
-from benchmarks.spec_bench.answers import AnswerFile, read_answers
+from benchmarks.spec_bench.answers import QUESTION_FILE, AnswerFile, AnswerRow, read_answers
 from benchmarks.spec_bench.findings import Finding
 from benchmarks.spec_bench.imported_metrics import summarize_pairs
-from benchmarks.spec_bench.lint import lint_answers
+from benchmarks.spec_bench.lint import error_reasons, lint_answers
 from benchmarks.spec_bench.names import RunNames, parse_names
 from benchmarks.spec_bench.pairs import Pairs, pair_answers
 
 FOLDER = "imported"
+MOST_ERRORS = 3
+"""What an error message tells of the faults of two files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,8 @@ class ImportOptions:
         method: See `model`.
         dtype: See `model`.
         temperature: See `model`.
-        max_new_tokens: Output budget per turn, in tokens; None takes vanilla's longest answer.
+        max_new_tokens: Output budget per turn, in tokens, at least 1 and not below the longest
+            measured answer; None takes vanilla's longest answer.
         is_lossless: Whether the method is said to keep the target's output.
         questions: The question file; its missing answers are found if it is given.
         dataset: Whose questions these are.
@@ -81,19 +85,23 @@ def import_answers(answers: Path, baseline: Path, options: ImportOptions) -> Imp
     """Reads two answer files and writes a run folder; the same files give the same folder.
 
     Raises:
-        DatasetError: If a file cannot be read, or no question has a measured answer in both.
+        DatasetError: If a file cannot be read, if the two are the same, if no question has a
+            measured answer in both, or if one has more tokens than `max_new_tokens`.
         NameFault: If model, method, dtype or temperature are neither given nor in the files.
         RunFolderError: If the folder cannot be written.
     """
     method, vanilla = read_answers(answers), read_answers(baseline)
+    if method.sha256 == vanilla.sha256:
+        raise DatasetError(f"{answers} and --baseline {baseline} are the same file: give vanilla's")
     pairs = pair_answers(method, vanilla)
-    if not len(pairs.frame):
-        raise DatasetError(f"{answers}: no question is measured both here and in {baseline}")
     findings = [
         *lint_answers(method, options.questions),
         *lint_answers(vanilla, options.questions),
         *pairs.findings,
     ]
+    if not len(pairs.frame):
+        raise DatasetError(_why_no_pair(method, vanilla, findings))
+    _check_budget((method, vanilla), options.max_new_tokens)
     facts = _facts(method, vanilla, pairs, options)
     summary = {
         "schema_version": SCHEMA_VERSION,
@@ -115,6 +123,32 @@ def import_answers(answers: Path, baseline: Path, options: ImportOptions) -> Imp
     )
 
 
+def _why_no_pair(method: AnswerFile, vanilla: AnswerFile, findings: list[Finding]) -> str:
+    """One message, with what is wrong with the files if anything is."""
+    questions = [str(finding) for finding in findings if finding.rule == QUESTION_FILE]
+    if questions:
+        return questions[0]
+    errors = [str(finding) for finding in findings if finding.severity == "error"]
+    message = f"{method.path}: no question is measured both here and in {vanilla.path}"
+    return "\n  ".join([f"{message}:" if errors else message, *errors[:MOST_ERRORS]])
+
+
+def _check_budget(files: Sequence[AnswerFile], max_new_tokens: int | None) -> None:
+    """Refuses a budget that answers exceed."""
+    for file in files:
+        for row in _measured(file):
+            if max_new_tokens is not None and max(row.new_tokens) > max_new_tokens:
+                raise DatasetError(
+                    f"{file.path}:{row.line}: an answer has {max(row.new_tokens)} new_tokens, more "
+                    f"than --max-new-tokens {max_new_tokens}"
+                )
+
+
+def _measured(answers: AnswerFile) -> list[AnswerRow]:
+    """The rows whose numbers mean something."""
+    return [row for row in answers.rows if not error_reasons(row)]
+
+
 def _facts(
     method: AnswerFile, vanilla: AnswerFile, pairs: Pairs, options: ImportOptions
 ) -> dict[str, Any]:
@@ -127,7 +161,7 @@ def _facts(
         dtype=options.dtype,
         temperature=options.temperature,
     )
-    longest = max(tokens for row in vanilla.rows for tokens in row.new_tokens)
+    longest = max(tokens for row in _measured(vanilla) for tokens in row.new_tokens)
     return {
         "run_id": _run_id(method, vanilla, names, options),
         "model": names.model,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import runpy
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -195,3 +196,24 @@ def test_the_script_prints_all_formats(toy_run, capsys, tmp_path):
     assert lines[0]["run_id"] == read_run(toy_run).facts["run_id"]
     assert main([str(tmp_path / "none")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_runs_without_rows_are_named_and_the_others_shown(toy_run, capsys, tmp_path):
+    for name in ("kept", "bare", "cut"):
+        shutil.copytree(toy_run, tmp_path / name)
+    (tmp_path / "bare" / "requests.jsonl").unlink()
+    (tmp_path / "cut" / "status.json").unlink()
+    assert main([str(tmp_path), "--format", "markdown"]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("| req_speedup |") == 1
+    assert f"left out: {tmp_path / 'bare'}: no rows to count from: they were not kept\n" in err
+    assert f"left out: {tmp_path / 'cut'}: half-written" in err
+
+
+def test_nothing_but_runs_without_rows(toy_run, capsys, tmp_path):
+    shutil.copytree(toy_run, tmp_path / "bare")
+    (tmp_path / "bare" / "requests.jsonl").unlink()
+    assert main([str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith("error: no run has rows to show; left out: 1\n")

@@ -454,7 +454,6 @@ def test_the_program_writes_a_file_and_chooses_a_dataset(tmp_path, capsys):
         (["{}/nowhere"], "nowhere does not exist"),
         (["{}/cut"], "no finished run: none of the 1 run folders can be used; the first: .*cut"),
         (["{}/runs", "--dataset", "e"], "no run on --dataset e; there are runs on d"),
-        (["{}/runs", "--output", "{}/no/board.md"], "--output .*: the folder .*no does not exist"),
     ],
 )
 def test_the_program_says_what_is_wrong(tmp_path, capsys, arguments, message):
@@ -462,6 +461,19 @@ def test_the_program_says_what_is_wrong(tmp_path, capsys, arguments, message):
     (write_run(tmp_path / "cut", "a") / "status.json").unlink()
     assert main([argument.format(tmp_path) for argument in arguments]) == 2
     assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [("no/board.md", "board.md: there is no folder .*no$"), ("runs", "must be a file, .* folder$")],
+)
+def test_the_program_refuses_an_output_first(tmp_path, capsys, output, message):
+    write_run(tmp_path / "runs", "a")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path / "runs"), "--output", str(tmp_path / output)])
+    assert re.search(f"argument --output: .*{message}", capsys.readouterr().err.strip())
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_damaged_rows_leave_a_run_out(tmp_path):

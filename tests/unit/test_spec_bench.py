@@ -160,7 +160,7 @@ def test_lint_exit_codes(tmp_path, capsys):
     bad = write(tmp_path / "bad.jsonl", [answer(1, [[2]], [0.5], decoding_steps=[2])])
     assert main(["lint", str(good)]) == 0
     assert main(["lint", str(good), str(bad)]) == 1
-    assert capsys.readouterr().out.endswith("2 files: 1 errors, 0 warnings, 0 notes\n")
+    assert capsys.readouterr().out.endswith("2 files: 1 error, 0 warnings, 0 notes\n")
     assert main(["lint", str(tmp_path / "none.jsonl")]) == 2
     assert "no such file" in capsys.readouterr().err
 
@@ -281,6 +281,125 @@ def test_nothing_in_common(tmp_path):
         import_answers(method, vanilla, ImportOptions(results_dir=tmp_path))
 
 
+def import_error(capsys, *arguments):
+    """What an import that is refused says."""
+    try:
+        code = main(["import", *map(str, arguments)])
+    except SystemExit as stop:  # Of argparse.
+        code = stop.code
+    assert code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--max-new-tokens", "0", "must be a whole number ≥ 1, got '0'"),
+        ("--temperature", "-1", "must be a number ≥ 0, got '-1'"),
+        ("--temperature", "nan", "must be a number ≥ 0, got 'nan'"),
+        ("--dtype", "float17", "invalid choice: 'float17'"),
+        ("--method", "../x", "must be a name of letters, digits and _ . + -"),
+        ("--method", "a/b", "must be a name of letters, digits and _ . + -"),
+        ("--model", "a/../b", "must be a name or OWNER/NAME of letters"),
+        ("--model", "/a", "must be a name or OWNER/NAME of letters"),
+    ],
+)
+def test_import_refuses_values_of_options(tmp_path, pair, capsys, option, value, message):
+    method, vanilla = pair
+    folder = tmp_path / "imports"
+    err = import_error(
+        capsys, method, "--baseline", vanilla, "--results-dir", folder, f"{option}={value}"
+    )
+    assert f"argument {option}: {message}" in err
+    assert not folder.exists()
+
+
+def test_import_takes_a_model_with_its_owner(tmp_path, pair):
+    arguments = ["import", str(pair[0]), "--baseline", str(pair[1]), "--results-dir", str(tmp_path)]
+    names = ["--model", "lm-sys/m-7b_v1.3", "--method", "pld+trie", "--max-new-tokens", "6"]
+    assert main([*arguments, *names]) == 0
+    (path,) = (tmp_path / "imported").glob("*/spec_bench/pld+trie/*")
+    facts = read_run(path).facts
+    assert (facts["model"], facts["max_new_tokens"]) == ("lm-sys/m-7b_v1.3", 6)
+
+
+def test_import_refuses_a_budget_that_answers_exceed(tmp_path, pair, capsys):
+    method, vanilla = pair
+    options = ["--results-dir", tmp_path, "--max-new-tokens", "5"]
+    err = import_error(capsys, method, "--baseline", vanilla, *options)
+    assert f"{method}:1: an answer has 6 new_tokens, more than --max-new-tokens 5" in err
+
+
+def test_import_refuses_one_file_as_both(tmp_path, pair, capsys):
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(pair[0].read_bytes())
+    for baseline in (pair[0], copy):
+        err = import_error(capsys, pair[0], "--baseline", baseline)
+        assert f"{pair[0]} and --baseline {baseline} are the same file" in err
+
+
+def test_without_a_pair_the_faults_are_told(tmp_path, pair, capsys):
+    rows = [answer(number, [[2]], [0.5], new_tokens=[0]) for number in range(4)]
+    failed = write(tmp_path / "failed.jsonl", rows)
+    lines = import_error(capsys, failed, "--baseline", pair[1]).splitlines()
+    assert lines[0].endswith(f"no question is measured both here and in {pair[1]}:")
+    assert lines[1:] == [
+        f"  {failed}:{line}: error [error-row] question {line - 1} failed: new_tokens is 0"
+        for line in (1, 2, 3)
+    ]
+
+
+QUESTIONS = "this is a question file, not answers: its rows have turns, but no choices"
+
+
+def test_a_question_file_is_one_error(tmp_path, pair, capsys):
+    rows = [{"question_id": number, "turns": ["why"]} for number in range(9)]
+    questions = write(tmp_path / "q.jsonl", rows)
+    message = f"{questions}: error [question-file] {QUESTIONS}\n"
+    assert main(["lint", str(questions)]) == 1
+    out = capsys.readouterr().out
+    assert out == f"{message}1 file: 1 error, 0 warnings, 0 notes\n"
+    assert import_error(capsys, questions, "--baseline", pair[1]) == f"error: {message}"
+    assert import_error(capsys, pair[0], "--baseline", questions) == f"error: {message}"
+
+
+def test_a_question_among_answers_is_a_bad_row(tmp_path):
+    rows = [answer(1, [[2]], [0.5]), {"question_id": 2, "turns": ["why"]}]
+    assert found(write(tmp_path / "a.jsonl", rows)) == [(2, "bad-row", "error")]
+
+
+def test_no_line_is_an_object(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('[{"question_id": 1},\n{"question_id": 2}]\n\nwords')
+    (finding,) = lint(path)
+    assert (finding.line, finding.rule) == (1, "bad-line")
+    assert "found an array: write one object per line" in finding.message
+
+
+def test_lint_and_import_print_few_of_a_kind(tmp_path, capsys):
+    """Seven failed questions, five shown; one row of another kind behind them."""
+    rows = [answer(number, [[2]], [0.5 + number], texts=["ERROR"]) for number in range(7)]
+    rows.append(answer(7, [[2]], [0.1], decoding_steps=[2]))
+    path = write(tmp_path / "a.jsonl", rows)
+    assert main(["lint", str(path), str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "2 files: 16 errors, 0 warnings, 0 notes"
+    assert main(["lint", str(path)]) == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.partition("]")[0].removeprefix(f"{path}") for line in lines] == [
+        *(f":{number}: error [error-row" for number in range(1, 6)),
+        ": error [error-row", ":8: error [steps-mismatch",
+    ]  # fmt: skip
+    assert lines[5].endswith("... and 2 more of this kind")
+    assert last == "1 file: 8 errors, 0 warnings, 0 notes"
+    vanilla = write(tmp_path / "v.jsonl", [answer(7, [[1] * 2], [1.0], model_id=VANILLA_ID)])
+    arguments = ["import", str(path), "--baseline", str(vanilla), "--results-dir", str(tmp_path)]
+    assert main(arguments) == 0
+    err = capsys.readouterr().err
+    assert err.count("[error-row]") == 6
+    assert "[error-row] ... and 2 more of this kind\n" in err
+
+
 @needs_data
 @pytest.mark.parametrize(
     ("name", "method", "tau", "speedup", "same"),
@@ -398,7 +517,9 @@ def test_export_refusals(tmp_path, capsys):
     folder = store(tmp_path / "run", two_prompts())
     assert main(["export", str(folder), "--repeat", "3"]) == 2
     assert "has no answers of arm 'method' in repeat 3" in capsys.readouterr().err
-    assert main(["export", str(folder), "--output", str(tmp_path / "no" / "a.jsonl")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
     assert main(["export", str(tmp_path)]) == 2
-    assert "half-written" in capsys.readouterr().err
+    message = "holds no run of its own: give one run folder (1 is below it)\n"
+    assert capsys.readouterr().err == f"error: {tmp_path} {message}"
+    (folder / "status.json").unlink()
+    assert main(["export", str(folder)]) == 2
+    assert f"error: {folder}: half-written" in capsys.readouterr().err

@@ -62,7 +62,7 @@ def plain_name(text: str) -> str:
     Raises:
         ArgumentTypeError: If it is anything else.
     """
-    return _matching(text, _NAME, "letters, digits and _ . + -")
+    return _matching(text, _NAME, "a name")
 
 
 def model_name(text: str) -> str:
@@ -71,7 +71,7 @@ def model_name(text: str) -> str:
     Raises:
         ArgumentTypeError: If it is anything else.
     """
-    return _matching(text, rf"{_NAME}(/{_NAME})*", "letters, digits and _ . + -, or OWNER/NAME")
+    return _matching(text, rf"{_NAME}(/{_NAME})*", "a name or OWNER/NAME")
 
 
 def output_file(text: str) -> Path:
@@ -102,5 +102,8 @@ def _number(text: str, *, least: int) -> float:
 
 def _matching(text: str, pattern: str, words: str) -> str:
     if not re.fullmatch(pattern, text):
-        raise ArgumentTypeError(f"must be a name of {words} that begins with none of . + -, got {text!r}")
+        raise ArgumentTypeError(
+            f"must be {words} of letters, digits and _ . + -, the first a letter, a digit or _, "
+            f"got {text!r}"
+        )
     return text
