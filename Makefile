@@ -18,8 +18,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 run: $(VENV)/.installed ## Set up, fetch the model, build small datastores, run METHODS against vanilla
 	$(BIN)/python run.py -m method=$(METHODS) experiment=quick
 
-test: $(VENV)/.installed ## Set up and run all tests (the real model included, no GPU)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: $(VENV)/.installed ## Set up and run all tests (the real model included, no GPU, no cluster)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slurm'
 
 check: lint types unit ## Lint, types, contract and unit tests; under two minutes
 
