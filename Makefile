@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 METHODS ?= pld,rest,dresd,sen_greedy,sense
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit test-oldest bench table clean
+.PHONY: help run test test-slurm check lint types unit test-oldest bench table clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -20,6 +20,9 @@ run: $(VENV)/.installed ## Set up, fetch the model, build small datastores, run 
 
 test: $(VENV)/.installed ## Set up and run all tests (the real model included, no GPU, no cluster)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slurm'
+
+test-slurm: $(VENV)/.installed ## Sweeps on a SLURM cluster of this machine (root, Debian's slurm-wlm and munge)
+	$(BIN)/python -m pytest tests/slurm
 
 check: lint types unit ## Lint, types, contract and unit tests; under two minutes
 

@@ -8,7 +8,7 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from benchmarks.responder import check_references
 from benchmarks.run_spec import RunSpec
 from benchmarks.runner import run
 from benchmarks.scoring.scores import check_tasks
+from benchmarks.shards import Shard
 from benchmarks.table import print_results
 from methods.build import build_law, build_method, build_model, build_vanilla
 from methods.targets.errors import ModelUnavailable
@@ -69,6 +70,7 @@ class OwnSettings:
         limit_seed: Which ones: None takes the first of each category, a number draws them.
         order_seed: None keeps the order of the dataset, a number shuffles it.
         warm_limit: Prompts of the dataset's train split that a warm retriever has seen.
+        shard: `i/n` measures every n-th prompt only; None measures all.
         num_threads: CPU threads, at least 1; None for torch's choice.
         results_dir: Where run folders go.
     """
@@ -77,6 +79,7 @@ class OwnSettings:
     limit_seed: int | None
     order_seed: int | None
     warm_limit: int
+    shard: str | None
     num_threads: int | None
     results_dir: str
 
@@ -113,18 +116,24 @@ class Outcome:
     path: Path | None = None
 
 
-def measure(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> Outcome:
+def measure(
+    config: Mapping[str, Any],
+    swapped: Sequence[str] = (),
+    on_start: Callable[[Path], None] = lambda _: None,
+) -> Outcome:
     """Runs what a configuration says and prints the results; the run folder's path last.
 
     Args:
         config: The resolved configuration.
         swapped: Primitives that replace the method's own; they become part of its label.
+        on_start: Told the run folder before the first prompt.
     """
     try:
         spec = build_spec(config, swapped)
     except (ValueError, OSError, ModelUnavailable, RunFolderError) as error:
         return Outcome(code=2, message=str(error))
     try:
+        on_start(spec.path)
         result = run(spec)
     except RunFolderError as error:
         return Outcome(code=2, message=str(error))
@@ -155,6 +164,7 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
     _check_keys(config)
     own = OwnSettings(**_chosen(OwnSettings, config))
     settings = _chosen(RunSpec, config)
+    shard = None if own.shard is None else Shard.parse(own.shard)
     if own.num_threads is not None:
         torch.set_num_threads(own.num_threads)
     law = build_law(config)
@@ -173,7 +183,7 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
     if wanted:
         datastore_config(config)  # Refuses wrong fields before the model is loaded.
     start = time.perf_counter()
-    model = _load(config["model"])
+    model = load_model(config["model"])
     load_seconds = time.perf_counter() - start
     datastores: dict[str, dict[str, Any]] = {}
     if method.retriever is not None and wanted:
@@ -199,11 +209,12 @@ def build_spec(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> RunSpe
         datastores=datastores,
         load_seconds=load_seconds,
         warm_prompts=warm_prompts,
+        shard=shard,
         **settings,
     )
 
 
-def _load(config: Mapping[str, Any]) -> LoadedModel:
+def load_model(config: Mapping[str, Any]) -> LoadedModel:
     """The model of the last call if it is the same: the jobs of a sweep share one."""
     key = json.dumps(config, sort_keys=True)
     if key not in _LOADED:

@@ -11,10 +11,8 @@ from rich.text import Text
 
 from benchmarks.table import Summary, badge, new_table, plain_console, show, variant
 
-COLUMNS = (
-    "method", "tok/s", "tau", "strict tau", "coverage", "speedup [95 %]", "regret", "ROUGE-L",
-    "certificate",
-)  # fmt: skip
+SCORE, CERTIFICATE = "score (vanilla)", "certificate"
+"""Columns of words, which may need several lines."""
 CONDITIONS = (
     "dataset_hash", "split", "num_prompts", "history", "state", "order_seed", "law", "repeats",
 )  # fmt: skip
@@ -22,7 +20,7 @@ CONDITIONS = (
 EXPLANATION = (
     "tau: tokens per step; strict tau: the same trees under exact verification; coverage: steps "
     "with a draft; regret: nats per token below the argmax; ROUGE-L: against vanilla; certificate: "
-    "prompts whose ids equal vanilla's, or what a difference means"
+    "prompts whose ids equal vanilla's, or what a difference means (scripts/leaderboard.py ranks)"
 )
 
 
@@ -63,36 +61,57 @@ def conditions(summary: Summary) -> str:
     )
 
 
-def cells(summary: Summary) -> list[str]:
-    """One run as a line of the table."""
+def table_of(runs: Sequence[Summary]) -> list[list[str]]:
+    """Heads, vanilla as it was measured beside the first run, and a line per run.
+
+    Columns that are empty in all runs are left out.
+    """
+    metrics = runs[0]["metrics"]
+    rate, tau = metrics["vanilla_tokens_per_second"], metrics["vanilla_tau"]
+    vanilla = {"method": "vanilla", "tok/s": show(rate, ".1f"), "tau": show(tau, ".2f")}
+    lines = [vanilla, *map(cells, runs)]
+    heads = [head for head in cells(runs[0]) if any(line.get(head) for line in lines)]
+    return [heads, *([line.get(head, "") for head in heads] for line in lines)]
+
+
+def cells(summary: Summary) -> dict[str, str]:
+    """One run as a line of the table, by the heads of its columns."""
     metrics = summary["metrics"]
     is_relaxed = "regret" in metrics
-    return [
-        summary["run"]["method"],
-        show(metrics["tokens_per_second"], ".1f"),
-        show(metrics["tau"], ".2f"),
-        show(metrics["strict_tau"], ".2f"),
-        show(metrics["draft_coverage"], ".0%"),
-        show(metrics[summary["primary_speedup"]], "x"),
-        show(metrics["regret"], ".3f") if is_relaxed else "",
-        show(metrics["rouge_l"], ".2f") if is_relaxed else "",
-        badge(summary),
+    return {
+        "method": summary["run"]["method"],
+        "tok/s": show(metrics["tokens_per_second"], ".1f"),
+        "tau": show(metrics["tau"], ".2f"),
+        "strict tau": show(metrics["strict_tau"], ".2f"),
+        "coverage": show(metrics["draft_coverage"], ".0%"),
+        "speedup [95 %]": show(metrics[summary["primary_speedup"]], "x"),
+        "regret": show(metrics["regret"], ".3f") if is_relaxed else "",
+        "ROUGE-L": show(metrics["rouge_l"], ".2f") if is_relaxed else "",
+        SCORE: _scores(metrics),
+        CERTIFICATE: badge(summary),
+    }
+
+
+def _scores(metrics: Mapping[str, Any]) -> str:
+    """Each task score with vanilla's."""
+    names = [name.partition(".")[2] for name in metrics if name.startswith("score.")]
+    values = [
+        f"{show(metrics[f'score.{name}'], '.2f')} ({show(metrics[f'vanilla_score.{name}'], '.2f')})"
+        for name in names
     ]
-
-
-def vanilla_cells(summaries: Sequence[Summary]) -> list[str]:
-    """The baseline, as it was measured beside the first run."""
-    metrics = summaries[0]["metrics"]
-    rate, tau = metrics["vanilla_tokens_per_second"], metrics["vanilla_tau"]
-    return ["vanilla", show(rate, ".1f"), show(tau, ".2f"), *[""] * (len(COLUMNS) - 3)]
+    if len(names) < 2:
+        return "".join(values)
+    pairs = zip(names, values, strict=True)
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in pairs)
 
 
 def render_comparison(summaries: Sequence[Summary]) -> Group:
     """A table per group of comparable runs."""
     parts: list[Any] = []
     for title, runs in comparable(summaries):
-        table = new_table(*COLUMNS, may_wrap=COLUMNS[-1:])
-        for line in (vanilla_cells(runs), *map(cells, runs)):
+        heads, *lines = table_of(runs)
+        table = new_table(*heads, may_wrap=(SCORE, CERTIFICATE))
+        for line in lines:
             table.add_row(*line)
         parts += [Text(title, style="bold"), table, ""]
     return Group(*parts, Text(EXPLANATION))
@@ -114,13 +133,20 @@ def with_labels(summaries: Sequence[Summary], labels: Sequence[str]) -> list[Sum
     ]
 
 
+def differing(labels: Sequence[str]) -> list[str]:
+    """Overrides of a sweep's cells without those that all of them share."""
+    words = [label.split(" ") for label in labels]
+    shared = set.intersection(*map(set, words)) if words else set()
+    return [" ".join(word for word in one if word not in shared) for one in words]
+
+
 def markdown(summaries: Sequence[Summary]) -> str:
     """The same tables for README files and notes."""
     blocks = []
     for title, runs in comparable(summaries):
-        align = ["---", *["---:"] * (len(COLUMNS) - 1)]
-        lines = [COLUMNS, align, vanilla_cells(runs), *map(cells, runs)]
-        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        heads, *lines = table_of(runs)
+        align = ["---", *["---:"] * (len(heads) - 1)]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in (heads, align, *lines))
         blocks.append(f"{title}:\n\n{table}\n")
     return "\n".join([*blocks, f"{EXPLANATION}.\n"])
 

@@ -29,7 +29,7 @@ DISTRIBUTIONS = {
 }
 IGNORED_CONFIG = (
     "results_dir", "progress", "on_error", "wandb", "wandb_project", "hydra", "dataset.path",
-    "datastore", "allow_code_execution",
+    "datastore", "allow_code_execution", "shard",
 )  # fmt: skip
 """Dotted keys that say where things lie or how a run is shown, and cannot change its results; of a
 datastore the content counts."""
@@ -119,10 +119,17 @@ def describe_environment(device: str, load_seconds: float | None) -> dict[str, A
     }
 
 
-def is_same_machine(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Whether times measured in two environments may be compared."""
-    fields = ("host", "cpu", "num_threads", "device", "device_name", "python", "versions")
-    return all(first.get(field) == second.get(field) for field in fields)
+def machine_kind(session: Mapping[str, Any]) -> str:
+    """What must be equal for times of two sessions to be pooled, in words; hosts may differ."""
+    device = str(session.get("device", "")).partition(":")[0]
+    versions = session.get("versions") or {}
+    words = [
+        str(session.get("device_name") or device),
+        f"{session.get('cpu')}, {session.get('num_threads')} threads",
+        f"python {session.get('python')}",
+        *(f"{name} {version}" for name, version in sorted(versions.items())),
+    ]
+    return ", ".join(words)
 
 
 def timestamp() -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from methods.generation import StepRecord
@@ -269,6 +269,10 @@ class Request:
     def key(self) -> RequestKey:
         """What makes it unique in its run."""
         return self.prompt_id, self.repeat, self.arm
+
+    def moved(self, num_sessions: int) -> Request:
+        """The same row in a run with so many sessions before its own."""
+        return replace(self, session=self.session + num_sessions)
 
     def to_line(self) -> bytes:
         """One line of JSON, line end included."""

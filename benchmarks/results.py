@@ -152,6 +152,8 @@ def _explain_state(state: object, reason: object) -> str:
         return "not finished: still running, or killed; the same command continues it"
     if state == "interrupted":
         return f"not finished: interrupted{because}; the same command continues it"
+    if state == "sharded":
+        return "not finished: some of its shards are not done"
     if state == "failed":
         return f"the run failed{because}"
     return "half-written: it has no status.json that says done"

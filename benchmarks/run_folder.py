@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +37,7 @@ from benchmarks.provenance import timestamp
 from benchmarks.records import Request
 from benchmarks.row_log import RowLog
 
+LOCK = ".lock"
 HASHED = ("requests.jsonl", "summary.json")
 State = Literal["running", "done", "failed", "interrupted"]
 
@@ -56,7 +57,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = FileLock(path / ".lock")
+        self._lock = FileLock(path / LOCK)
         self._log: RowLog | None = None
         self._status: dict[str, Any] = {}
 
@@ -126,14 +127,47 @@ class RunFolder:
             "num_expected": num_expected,
         }
         self._write_status("running", None)
-        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-        write_atomically(self.path / "config.yaml", text.encode())
-        write_json(self.path / "env.json", {**facts, "sessions": [*earlier, dict(environment)]})
+        self._write_facts(config, {**facts, "sessions": [*earlier, dict(environment)]})
         # A run that failed as a whole is tried again; its errors have most likely been mended.
         self._log = RowLog(
             self.path / "requests.jsonl",
             keep=lambda request: not (was_failed and request.error is not None),
         )
+
+    def assemble(
+        self,
+        *,
+        config: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        sessions: Sequence[Mapping[str, Any]],
+        requests: Sequence[Request],
+    ) -> None:
+        """Writes a run whose rows were measured elsewhere, in place of `start`.
+
+        Raises:
+            RunFolderError: If a file cannot be written.
+        """
+        self.begin_assembly(num_expected=len(requests))
+        self._write_facts(config, {**facts, "sessions": list(sessions)})
+        rows = self.path / "requests.jsonl"
+        write_atomically(rows, b"".join(request.to_line() for request in requests))
+        self._log = RowLog(rows)
+
+    def begin_assembly(self, *, num_expected: int) -> None:
+        """Marks the run as this process's, so that its end is noted whatever it is."""
+        self._status = {
+            "session": 0,
+            "pid": os.getpid(),
+            "host": platform.node(),
+            "started": timestamp(),
+            "num_expected": num_expected,
+        }
+        self._write_status("running", None)
+
+    def _write_facts(self, config: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        write_atomically(self.path / "config.yaml", text.encode())
+        write_json(self.path / "env.json", environment)
 
     def finish(self, summary: Mapping[str, Any], *, failure: str | None = None) -> None:
         """Writes the metrics and ends the run, as `failed` if a reason is given.
@@ -199,6 +233,18 @@ class RunFolder:
                     f"{status['host']} (started {status['started']}): wait for it to end"
                 )
         return f"the run folder {self.path} is being written by another process: wait for it to end"
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process on this machine, or on one that shares its locks, writes a run folder."""
+    lock = FileLock(path / LOCK)
+    if not (path / LOCK).exists():
+        return False
+    try:
+        with lock.acquire(blocking=False):
+            return False
+    except Timeout:
+        return True
 
 
 def run_path(results_dir: Path, *, model: str, dataset: str, method: str, run_id: str) -> Path:

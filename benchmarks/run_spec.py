@@ -12,6 +12,7 @@ from benchmarks.datasets.base import Dataset, Prompt, hash_prompts
 from benchmarks.law_test import MIN_REPEATS
 from benchmarks.provenance import code_version, run_id
 from benchmarks.run_folder import run_path
+from benchmarks.shards import Shard
 from benchmarks.tracking import DEFAULT_PROJECT, MODES
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
@@ -66,6 +67,7 @@ class RunSpec:
         datastores: Facts about each datastore by kind, with its `content_hash`.
         load_seconds: How long loading the target model took; None if unknown.
         progress: Whether to show progress on stderr.
+        shard: Which part of the prompts this job measures; None for all.
     """
 
     config: Mapping[str, Any]
@@ -101,6 +103,7 @@ class RunSpec:
     datastores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     load_seconds: float | None = None
     progress: bool = True
+    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -122,6 +125,11 @@ class RunSpec:
                 )
         if self.state == "warm" and not self.warm_prompts:
             raise ValueError("state=warm needs prompts to warm up with, got none")
+        if self.shard is not None and self.state != "reset":
+            raise ValueError(
+                f"shard={self.shard.index}/{self.shard.num_shards} needs state=reset: what a "
+                f"retriever learns from earlier prompts (state={self.state}) is in another job"
+            )
         if self.vanilla.retriever is not None:
             raise ValueError("vanilla must have no retriever: it is the same loop without drafts")
 
@@ -177,8 +185,14 @@ class RunSpec:
         )
 
     @property
+    def indices(self) -> range:
+        """The prompts that this job measures."""
+        num_prompts = len(self.dataset.prompts)
+        return range(num_prompts) if self.shard is None else self.shard.indices(num_prompts)
+
+    @property
     def path(self) -> Path:
-        """The run folder."""
+        """The run folder; shards lie inside it."""
         return run_path(
             self.results_dir,
             model=self.model_name,

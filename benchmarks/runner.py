@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from benchmarks.results import read_run
 from benchmarks.row_log import read_requests
 from benchmarks.run_folder import RunFolder
 from benchmarks.run_spec import RunSpec
+from benchmarks.shards import gather, is_finished, missing_shards, note_shards
 from benchmarks.tracking import Tracker, open_tracker
 
 if TYPE_CHECKING:
@@ -63,26 +64,30 @@ class RunResult:
 def run(spec: RunSpec) -> RunResult:
     """Measures, or continues, or finds that all has been measured.
 
+    A shard measures its part; the one that ends last puts the run together.
+
     Raises:
         RunFolderBusy: If another process is at this very run.
         RunFolderError: If the run folder cannot be written, or holds damaged files.
     """
-    with RunFolder(spec.path) as folder:
+    if spec.shard is None:
+        return _run(spec, spec.path)
+    if is_finished(spec.path):
+        return _run(replace(spec, shard=None), spec.path)
+    note_shards(spec.path, spec.shard.num_shards)
+    result = _run(spec, spec.shard.path(spec.path))
+    left = missing_shards(spec.path, spec.shard.num_shards)
+    if left or result.failure:
+        return result
+    return _put_together(spec, spec.shard.num_shards)
+
+
+def _run(spec: RunSpec, path: Path) -> RunResult:
+    """All prompts of a run or of a shard, in a folder."""
+    with RunFolder(path) as folder:
         session = _Session(spec, folder)
         if folder.is_done:
-            requests = read_requests(folder.path / "requests.jsonl")
-            num_rows = len(requests)
-            if num_rows != session.num_expected:
-                raise RunFolderError(
-                    f"{folder.path} is marked as done, but holds {num_rows} of "
-                    f"{session.num_expected} rows: move it away to measure anew"
-                )
-            if spec.allow_code_execution:  # Which may not have been allowed before.
-                score(spec, folder.path, requests)
-            # From the rows again: a table must not outlive the data that it comes from.
-            summary = summarize_folder(folder.path)
-            folder.renew(summary)
-            return RunResult(path=folder.path, summary=summary, was_finished=True)
+            return _finished(spec, folder, session.num_expected)
         folder.start(
             config=spec.config,
             facts=_facts(spec),
@@ -97,13 +102,59 @@ def run(spec: RunSpec) -> RunResult:
             directory=folder.path,
         ) as tracker:
             session.measure(tracker)
-            judge(spec, folder.path, folder.log.requests)
-            summary = summarize_folder(folder.path)
-            failure = _failure(summary)
-            folder.finish(summary, failure=failure)
+            result = _conclude(spec, folder)
             if tracker.is_active:
-                tracker.log_summary(summary, _figures(folder.path))
-        return RunResult(path=folder.path, summary=summary, failure=failure)
+                tracker.log_summary(result.summary, _figures(folder.path))
+        return result
+
+
+def _finished(spec: RunSpec, folder: RunFolder, num_expected: int) -> RunResult:
+    """A run that has been measured; scored again if more is allowed now."""
+    requests = read_requests(folder.path / "requests.jsonl")
+    if len(requests) != num_expected:
+        raise RunFolderError(
+            f"{folder.path} is marked as done, but holds {len(requests)} of {num_expected} rows: "
+            "move it away to measure anew"
+        )
+    if spec.allow_code_execution:  # Which may not have been allowed before.
+        score(spec, folder.path, requests)
+    # From the rows again: a table must not outlive the data that it comes from.
+    summary = summarize_folder(folder.path)
+    folder.renew(summary)
+    return RunResult(path=folder.path, summary=summary, was_finished=True)
+
+
+def _conclude(spec: RunSpec, folder: RunFolder) -> RunResult:
+    """What is made of the rows when all are there."""
+    judge(spec, folder.path, folder.log.requests)
+    summary = summarize_folder(folder.path)
+    failure = _failure(summary)
+    folder.finish(summary, failure=failure)
+    return RunResult(path=folder.path, summary=summary, failure=failure)
+
+
+def _put_together(spec: RunSpec, num_shards: int) -> RunResult:
+    """The run of all shards, which are done.
+
+    Raises:
+        RunFolderBusy: If another job does just that.
+        RunFolderError: If the shards may not be pooled.
+    """
+    whole = replace(spec, shard=None)
+    with RunFolder(spec.path) as folder:
+        num_expected = _Session(whole, folder).num_expected
+        if folder.is_done:
+            return _finished(whole, folder, num_expected)
+        folder.begin_assembly(num_expected=num_expected)
+        prompt_ids = [prompt.prompt_id for prompt in spec.dataset.prompts]
+        found = gather(spec.path, num_shards, prompt_ids)
+        folder.assemble(
+            config=spec.config,
+            facts=_facts(whole),
+            sessions=found.sessions,
+            requests=found.requests,
+        )
+        return _conclude(whole, folder)
 
 
 def _facts(spec: RunSpec) -> dict[str, Any]:
@@ -173,8 +224,7 @@ class _Session:
     @property
     def num_expected(self) -> int:
         """Rows of a complete run."""
-        prompts = range(len(self.spec.dataset.prompts))
-        return self.spec.repeats * sum(len(self.arms(index)) for index in prompts)
+        return self.spec.repeats * sum(len(self.arms(index)) for index in self.spec.indices)
 
     def arms(self, index: int) -> tuple[Arm, ...]:
         """Who answers the prompt with this index."""
@@ -190,7 +240,7 @@ class _Session:
         """Warms up, then measures every row that is not there yet."""
         spec = self.spec
         label = f"{spec.method.name} on {spec.dataset.name}"
-        num_total = spec.repeats * len(spec.dataset.prompts)
+        num_total = spec.repeats * len(spec.indices)
         is_complete = len(self.folder.log.requests) == self.num_expected
         with (
             present_objects_frozen(),
@@ -212,10 +262,10 @@ class _Session:
         """One pass over the dataset; what an earlier session recorded is not measured again."""
         self._reset_retriever()
         rows = {request.key: request for request in self.folder.log.requests}
-        is_complete = all(key in rows for i in self._indices for key in self._keys(i, repeat))
+        is_complete = all(key in rows for i in self.spec.indices for key in self._keys(i, repeat))
         if self.spec.state == "warm" and not is_complete:
             self._warm_retriever(repeat)
-        for index in self._indices:
+        for index in self.spec.indices:
             keys = self._keys(index, repeat)
             if self.spec.state == "reset":
                 self._reset_retriever()
@@ -237,10 +287,6 @@ class _Session:
                     f"state=warm could not answer prompt {prompt.prompt_id!r} of the warm-up "
                     f"corpus: {error.type}: {error.message}"
                 )
-
-    @property
-    def _indices(self) -> range:
-        return range(len(self.spec.dataset.prompts))
 
     def _keys(self, index: int, repeat: int) -> list[RequestKey]:
         """The rows of a prompt and repeat, in the order in which they are measured."""

@@ -122,7 +122,11 @@ def compare(
 
 
 def row_curve(
-    target: TargetModel, prompt_ids: Sequence[int], num_rows: Sequence[int], num_rounds: int
+    target: TargetModel,
+    prompt_ids: Sequence[int],
+    num_rows: Sequence[int],
+    num_rounds: int,
+    synchronize: Callable[[], None] = lambda: None,
 ) -> dict[int, float]:
     """Median milliseconds of a tree forward by its number of rows, behind one prompt."""
     trees = {k: DraftTree.from_nodes([5] * k, range(-1, k - 1)) for k in num_rows}
@@ -131,8 +135,10 @@ def row_curve(
     with no_garbage_collection():
         for round_index in range(num_rounds + 1):
             for k, tree in trees.items():
+                synchronize()
                 start = time.perf_counter()
                 target.forward_tree(tree)
+                synchronize()
                 elapsed = time.perf_counter() - start
                 target.commit([0])
                 if round_index:  # The first round only warms up.

@@ -17,13 +17,18 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks import speed
-from benchmarks.datasets import DATASETS, limit_prompts
 from benchmarks.datastores import provide_datastore
 from benchmarks.machine import peak_memory
 from benchmarks.options import at_least_1
+from benchmarks.speed_tables import (
+    arms_table,
+    curve_table,
+    encode_prompts,
+    long_context,
+    phase_line,
+)
 from configs import composed
 from methods.build import build_method, build_model
 from methods.sampling import SamplingLaw
@@ -36,7 +41,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "int8": {"quantization": "int8"},
 }
 NUM_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
-CURVE_CONTEXT = 256
 PREFILL_LENGTHS = (1024, 2048, 4096)
 MIB = 2**20
 CONSOLE = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
@@ -70,14 +74,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def bench_variant(variant: str, options: argparse.Namespace) -> None:
     """All measurements of one variant, in one process on one model object."""
     model, target = load(variant)
-    prompts = encode_prompts(model, options.prompts)
+    prompts = encode_prompts(model.codec, options.prompts)
     CONSOLE.rule(f"{variant} linear layers")
     arms = speed.generate_arms(target, options.tokens)
-    print_comparison(speed.compare(arms, prompts, options.rounds))
+    CONSOLE.print(arms_table(speed.compare(arms, prompts, options.rounds)))
     lookup = speed.prompt_lookup_method()
-    print_phases(lookup.name, speed.phase_shares(target, lookup, prompts, options.tokens))
-    context = (prompts[0] * CURVE_CONTEXT)[:CURVE_CONTEXT]
-    print_curve(speed.row_curve(target, context, NUM_ROWS, 2 * options.rounds))
+    shares = speed.phase_shares(target, lookup, prompts, options.tokens)
+    CONSOLE.print(phase_line(lookup.name, shares))
+    context = long_context(prompts[0])
+    CONSOLE.print(curve_table(speed.row_curve(target, context, NUM_ROWS, 2 * options.rounds)))
     peaks = speed.prefill_peaks(target, PREFILL_LENGTHS, lambda: peak_memory(model.devices))
     parts = "  ".join(f"{length} tokens {peak / MIB:.0f}" for length, peak in peaks.items())
     CONSOLE.print(f"peak memory of the process in MiB, after a prefill of: {parts}")
@@ -90,7 +95,8 @@ def bench_against_stock(options: argparse.Namespace) -> None:
     theirs = speed.generate_arms(load("stock")[1], options.tokens)
     CONSOLE.rule("this loop on prepacked layers, generate on stock layers")
     arms = {name: (theirs if "generate" in name else ours)[name] for name in ours}
-    print_comparison(speed.compare(arms, encode_prompts(model, options.prompts), options.rounds))
+    prompts = encode_prompts(model.codec, options.prompts)
+    CONSOLE.print(arms_table(speed.compare(arms, prompts, options.rounds)))
 
 
 def bench_datastore_methods(options: argparse.Namespace) -> None:
@@ -102,8 +108,8 @@ def bench_datastore_methods(options: argparse.Namespace) -> None:
         method = build_method(config, SamplingLaw())
         assert method.retriever is not None
         method.retriever.attach(provide_datastore(config, model).store)
-        prompts = encode_prompts(model, options.prompts)
-        print_phases(name, speed.phase_shares(target, method, prompts, options.tokens))
+        prompts = encode_prompts(model.codec, options.prompts)
+        CONSOLE.print(phase_line(name, speed.phase_shares(target, method, prompts, options.tokens)))
 
 
 def load(variant: str) -> tuple[LoadedModel, HuggingFaceTarget]:
@@ -112,59 +118,6 @@ def load(variant: str) -> tuple[LoadedModel, HuggingFaceTarget]:
     model = build_model({**fields, "device": "cpu", **VARIANTS[variant]})
     assert isinstance(model.target, HuggingFaceTarget)
     return model, model.target
-
-
-def encode_prompts(model: LoadedModel, num_prompts: int) -> list[list[int]]:
-    """First turns of quickstart prompts, spread over the categories."""
-    dataset = DATASETS.create("quickstart").load("test")
-    chosen = limit_prompts(dataset, num_prompts).prompts
-    return [model.codec.encode([("user", prompt.turns[0])]) for prompt in chosen]
-
-
-def print_comparison(result: speed.Comparison) -> None:
-    """The loop against the library, with and without drafts."""
-    table = Table(title="tokens/s and ratios (median over rounds, least to largest in brackets)")
-    for column in ("arm", "tok/s", "against", "ratio", "other ids"):
-        table.add_column(column, justify="left" if column in ("arm", "against") else "right")
-    for arm, over in (
-        ("generate", None),
-        ("vanilla", "generate"),
-        ("generate+pld", "generate"),
-        ("pld", "generate+pld"),
-        ("pld", "vanilla"),
-    ):
-        ratio = "-"
-        if over is not None:
-            median, low, high = result.speedup(arm, over)
-            ratio = f"{median:.2f}x ({low:.2f} to {high:.2f})"
-        table.add_row(
-            arm,
-            f"{result.tokens_per_second(arm):.1f}",
-            over or "-",
-            ratio,
-            f"{result.num_different[arm]} prompts",
-        )
-    CONSOLE.print(table)
-
-
-def print_phases(name: str, shares: dict[str, float]) -> None:
-    """Where the time of a step goes; `outside` is all but the target's forward."""
-    parts = "  ".join(f"{phase} {100 * share:.2f} %" for phase, share in shares.items())
-    outside = 100 * (1 - shares["forward"])
-    CONSOLE.print(f"time of a step of {name}: {parts}  | outside the forward {outside:.2f} %")
-
-
-def print_curve(milliseconds: dict[int, float]) -> None:
-    """t(k) and t(k)/t(1)."""
-    table = Table(title=f"tree forward of k rows behind {CURVE_CONTEXT} tokens")
-    table.add_column("k")
-    for k in milliseconds:
-        table.add_column(str(k), justify="right")
-    table.add_row("ms", *(f"{value:.1f}" for value in milliseconds.values()))
-    table.add_row(
-        "t(k)/t(1)", *(f"{value / milliseconds[1]:.2f}" for value in milliseconds.values())
-    )
-    CONSOLE.print(table)
 
 
 if __name__ == "__main__":

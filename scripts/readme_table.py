@@ -19,7 +19,11 @@ from benchmarks.comparison import markdown, sort_key
 from benchmarks.results import read_runs
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = {"README.md": "results/sample", "results/sense/README.md": "results/sense"}
+DOCUMENTS = {
+    "README.md": "results/sample",
+    "results/sense/README.md": "results/sense",
+    "results/tasks/README.md": "results/tasks",
+}
 """Where tables stand, and the runs that they come from."""
 BEGIN = "<!-- results: written by scripts/readme_table.py -->\n"
 END = "<!-- end of results -->\n"

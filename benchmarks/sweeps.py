@@ -1,0 +1,202 @@
+"""How a sweep stands, read from its files: nothing here asks a scheduler but for what is queued."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Group
+from rich.text import Text
+
+from benchmarks.files import RunFolderError, read_json
+from benchmarks.outcomes import SWEEP, CellStart, read_outcome, read_start
+from benchmarks.run_folder import is_held
+from benchmarks.table import new_table
+
+State = Literal["done", "running", "waiting", "failed", "lost", "missing"]
+"""`waiting` is queued, `lost` started and ended without a word, `missing` never started."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell of a sweep.
+
+    Attributes:
+        label: Its overrides.
+        state: See `State`.
+        detail: Why it failed, or where it is.
+        num_rows: Rows that its run has so far.
+        num_expected: Rows that it will have; None before it is known.
+        seconds: How long it took or has taken; None if it has not started.
+        path: The run folder, once it is known.
+    """
+
+    label: str
+    state: State
+    detail: str = ""
+    num_rows: int = 0
+    num_expected: int | None = None
+    seconds: float | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """All cells of a sweep.
+
+    Attributes:
+        folder: Its folder.
+        words: The overrides of its command.
+        cells: In order.
+    """
+
+    folder: Path
+    words: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def command(self) -> str:
+        """What was given; what is finished is not measured again."""
+        return shlex.join(["python", "run.py", "-m", *self.words])
+
+    @property
+    def unfinished(self) -> list[Cell]:
+        """Cells that nobody works on and that are not done."""
+        return [cell for cell in self.cells if cell.state in ("failed", "lost", "missing")]
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What is left, at the pace of the cells so far and as many at a time as now; None if
+        none has been measured."""
+        done = [c.seconds for c in self.cells if c.state == "done" and c.seconds]
+        active = [cell for cell in self.cells if cell.state == "running"]
+        rates = [c.seconds / c.num_rows for c in active if c.seconds and c.num_rows]
+        rows = [c.num_expected for c in self.cells if c.num_expected]
+        if not (done or rates):
+            return None
+        whole = sum(done) / len(done) if done else sum(rates) / len(rates) * max(rows, default=1)
+        shares = [1.0 - c.num_rows / c.num_expected if c.num_expected else 1.0 for c in active]
+        num_open = sum(cell.state in ("waiting", "missing", "lost") for cell in self.cells)
+        return whole * (sum(shares) + num_open) / max(1, len(active))
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Reads a sweep's folder.
+
+    Raises:
+        RunFolderError: If it is none, or a file is damaged.
+    """
+    known = read_json(folder / SWEEP)
+    if known is None:
+        raise RunFolderError(f"{folder} is no folder of a sweep: it has no {SWEEP}")
+    labels, queued = known.get("cells") or [], queued_jobs()
+    numbers = range(max([len(labels), *[int(p.name) + 1 for p in _started(folder)]], default=0))
+    cells = [
+        _cell(folder / str(number), labels[number] if number < len(labels) else "?", queued)
+        for number in numbers
+    ]
+    return Sweep(folder=folder, words=tuple(known["words"]), cells=tuple(cells))
+
+
+def _started(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_dir() and path.name.isdigit()]
+
+
+def _cell(folder: Path, label: str, queued: set[str] | None) -> Cell:
+    start, outcome = read_start(folder), read_outcome(folder)
+    if outcome is not None:
+        facts = _progress(outcome.path or (start.path if start else None))
+        seconds = None if start is None else _seconds(start, folder / "outcome.json")
+        state: State = "failed" if outcome.code else "done"
+        detail = (outcome.message or "").strip().splitlines()[:1]
+        return Cell(
+            label=outcome.label, state=state, detail="".join(detail), seconds=seconds, **facts
+        )
+    if start is None:
+        return Cell(label=label, state="waiting" if queued else "missing")
+    facts = _progress(start.path)
+    state = "running" if _is_alive(start, queued) else "lost"
+    where = f"job {start.job} on {start.host}" if start.job else f"{start.host}, pid {start.pid}"
+    return Cell(
+        label=start.label, state=state, detail=where, seconds=_seconds(start, None), **facts
+    )
+
+
+def _progress(path: str | None) -> dict[str, Any]:
+    """What the run folder says of its rows."""
+    if path is None:
+        return {}
+    folder = Path(path)
+    status: Mapping[str, Any] = read_json(folder / "status.json") or {}
+    rows = folder / "requests.jsonl"
+    num_rows = rows.read_bytes().count(b"\n") if rows.is_file() else 0
+    return {"path": path, "num_rows": num_rows, "num_expected": status.get("num_expected")}
+
+
+def _is_alive(start: CellStart, queued: set[str] | None) -> bool:
+    """Whether somebody is at a cell that has started and not ended."""
+    if start.job is not None and queued is not None:
+        return start.job in queued
+    if start.path is not None and is_held(Path(start.path)):
+        return True
+    if start.host != platform.node():
+        return False
+    try:
+        os.kill(start.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def queued_jobs() -> set[str] | None:
+    """Ids of SLURM jobs of this user that run or wait; None without SLURM, or if it is silent."""
+    if shutil.which("squeue") is None:
+        return None
+    words = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    return set(done.stdout.split()) if done.returncode == 0 else None
+
+
+def _seconds(start: CellStart, until: Path | None) -> float:
+    began = datetime.fromisoformat(start.time)
+    if until is None:
+        return (datetime.now(timezone.utc) - began).total_seconds()
+    return max(0.0, until.stat().st_mtime - began.timestamp())
+
+
+def render_sweep(sweep: Sweep) -> Group:
+    """A line per cell, then what to do."""
+    table = new_table("cell", "state", "rows", "minutes", "", may_wrap=("cell", ""))
+    for cell in sweep.cells:
+        rows = f"{cell.num_rows}/{cell.num_expected}" if cell.num_expected else ""
+        minutes = "" if cell.seconds is None else f"{cell.seconds / 60:.1f}"
+        table.add_row(cell.label, cell.state, rows, minutes, cell.detail)
+    return Group(Text(str(sweep.folder), style="bold"), table, "", Text("\n".join(_advice(sweep))))
+
+
+def _advice(sweep: Sweep) -> list[str]:
+    counts: dict[str, int] = {}
+    for cell in sweep.cells:
+        counts[cell.state] = counts.get(cell.state, 0) + 1
+    lines = [", ".join(f"{number} {state}" for state, number in counts.items())]
+    if sweep.seconds_left and set(counts) - {"done", "failed"}:
+        lines.append(f"about {sweep.seconds_left / 60:.0f} minutes left at this pace")
+    if sweep.unfinished:
+        lines.append(f"all that is not done: {sweep.command}")
+        if len(sweep.unfinished) < len(sweep.cells):
+            lines += ["or cell by cell:", *(f"  {_one(cell)}" for cell in sweep.unfinished)]
+    return lines
+
+
+def _one(cell: Cell) -> str:
+    return f"python run.py {cell.label}"

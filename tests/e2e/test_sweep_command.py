@@ -1,0 +1,66 @@
+"""Sweeps from the command line: every cell is reported, and starts at one moment do not collide."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.results import read_runs
+from support.runs import rows_of
+
+ROOT = Path(__file__).resolve().parents[2]
+TOY = ("debug=toy", "limit=2", "max_new_tokens=8", "warmup=0", "num_threads=1", "progress=false")
+
+
+def start(folder, *words):
+    command = [sys.executable, str(ROOT / "run.py"), *TOY, f"results_dir={folder}/results", *words]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+@pytest.mark.slow
+def test_a_wrong_cell_stops_no_other_and_the_exit_code_says_so(tmp_path):
+    code, out, err = finish(start(tmp_path, "-m", "method=pld", "retriever.max_ngram=0,2,3"))
+    assert code == 2
+    assert err.count("max_ngram must be ≥ min_ngram (1), got 0") == 1
+    runs, unusable = read_runs([tmp_path / "results"])
+    assert (len(runs), unusable) == (2, [])
+    status = out.strip().splitlines()[-1]
+    assert status.startswith("python scripts/sweep_status.py outputs/multirun/")
+    script = [sys.executable, str(ROOT / status.split()[1]), status.split()[2]]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "2 done" in done.stdout
+    assert "1 failed" in done.stdout
+
+
+@pytest.mark.slow
+def test_twenty_starts_at_one_moment_leave_one_whole_run(tmp_path):
+    """One measures; the others find it running, and say so, or find it done."""
+    processes = [start(tmp_path, "method=pld", "repeats=20") for _ in range(20)]
+    ends = [finish(process) for process in processes]
+    assert {code for code, _, _ in ends} <= {0, 2}
+    assert 0 in {code for code, _, _ in ends}
+    refused = [err for code, _, err in ends if code == 2]
+    assert all("is being written by" in err for err in refused)
+    (run,), unusable = read_runs([tmp_path / "results"])
+    assert unusable == []
+    rows = rows_of(run.path)
+    assert len(rows) == len({row.key for row in rows}) == 2 * 2 * 20
+
+
+@pytest.mark.slow
+def test_twenty_different_starts_leave_twenty_runs(tmp_path):
+    processes = [start(tmp_path, "method=pld", f"seed={seed}") for seed in range(20)]
+    assert {finish(process)[0] for process in processes} == {0}
+    runs, unusable = read_runs([tmp_path / "results"])
+    assert (len(runs), unusable) == (20, [])

@@ -1,0 +1,150 @@
+"""How a sweep stands, from the files that its cells leave behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from benchmarks.files import RunFolderError, write_json
+from benchmarks.outcomes import (
+    CellOutcome,
+    CellStart,
+    note_cells,
+    note_outcome,
+    note_start,
+    note_sweep,
+    read_outcomes,
+    read_start,
+)
+from benchmarks.sweeps import Cell, Sweep, read_sweep, render_sweep
+from benchmarks.table import plain_console
+from hydra_plugins.sd_primitives_cells import cells
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "sweep_status.py"
+LABELS = ["method=pld seed=0", "method=pld seed=1", "method=rest seed=0", "method=rest seed=1"]
+
+
+@pytest.fixture(autouse=True)
+def without_slurm(monkeypatch):
+    monkeypatch.setattr("benchmarks.sweeps.queued_jobs", lambda: None)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    note_sweep(tmp_path, ["method=pld,rest", "seed=0,1"])
+    note_cells(tmp_path, LABELS)
+    return tmp_path
+
+
+def end(folder, number, code=0, message=None):
+    note_start(folder / str(number), LABELS[number])
+    outcome = CellOutcome(label=LABELS[number], code=code, message=message)
+    note_outcome(folder / str(number), outcome)
+
+
+def lose(folder, number):
+    """A cell whose process is gone: a number above the largest that Linux gives."""
+    start = CellStart(
+        label=LABELS[number], host=socket.gethostname(), pid=2**22 + 1, job=None,
+        time="2026-01-02T03:04:05+00:00",
+    )  # fmt: skip
+    (folder / str(number)).mkdir()
+    write_json(folder / str(number) / "started.json", asdict(start))
+
+
+def test_states(folder):
+    end(folder, 0)
+    end(folder, 1, code=1, message="all prompts failed\nand more")
+    note_start(folder / "2", LABELS[2])
+    sweep = read_sweep(folder)
+    assert [cell.state for cell in sweep.cells] == ["done", "failed", "running", "missing"]
+    assert sweep.cells[1].detail == "all prompts failed"
+    assert sweep.cells[2].detail == f"{socket.gethostname()}, pid {os.getpid()}"
+    assert [cell.label for cell in sweep.unfinished] == [LABELS[1], LABELS[3]]
+    assert sweep.command == "python run.py -m method=pld,rest seed=0,1"
+
+
+def test_a_cell_whose_process_is_gone_is_lost(folder):
+    lose(folder, 0)
+    assert read_sweep(folder).cells[0].state == "lost"
+
+
+def test_a_second_attempt_forgets_the_first_outcome(folder):
+    end(folder, 0, code=1, message="no memory")
+    note_start(folder / "0", LABELS[0])
+    assert read_sweep(folder).cells[0].state == "running"
+    assert read_outcomes(folder) == []
+
+
+def test_jobs_in_the_queue_wait_and_others_are_lost(folder, monkeypatch):
+    monkeypatch.setattr("benchmarks.sweeps.queued_jobs", lambda: {"7_0", "7_1"})
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
+    for number in (0, 2):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(number))
+        note_start(folder / str(number), LABELS[number])
+    states = [cell.state for cell in read_sweep(folder).cells]
+    assert states == ["running", "waiting", "lost", "waiting"]
+    assert read_start(folder / "2").job == "7_2"
+
+
+def test_the_time_that_is_left_by_hand():
+    """Cells take 100 s; one has half to go, one waits, two run at a time: (0.5 + 0 + 1) 100 / 2."""
+    half = Cell(label="a", state="running", num_rows=5, num_expected=10, seconds=50.0)
+    ending = Cell(label="b", state="running", num_rows=10, num_expected=10, seconds=99.0)
+    done = Cell(label="c", state="done", num_rows=10, num_expected=10, seconds=100.0)
+    missing = Cell(label="d", state="missing")
+    sweep = Sweep(folder=Path(), words=(), cells=(half, ending, done, missing))
+    assert sweep.seconds_left == pytest.approx(75.0)
+    assert Sweep(folder=Path(), words=(), cells=(missing,)).seconds_left is None
+
+
+def test_the_table_says_how_to_go_on(folder, capsys):
+    end(folder, 0)
+    lose(folder, 3)
+    plain_console().print(render_sweep(read_sweep(folder)))
+    printed = capsys.readouterr().out
+    assert "1 done, 2 missing, 1 lost" in printed
+    assert "python run.py -m method=pld,rest seed=0,1" in printed
+    assert f"python run.py {LABELS[3]}" in printed
+    assert f"python run.py {LABELS[0]}\n" not in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "params", "labels"),
+    [
+        (["method=a,b", "seed=0"], {}, ["method=a seed=0", "method=b seed=0"]),
+        (["x=range(2)", "y=1"], {}, ["x=0 y=1", "x=1 y=1"]),
+        (["y=1"], {"method": "a,b"}, ["method=a y=1", "method=b y=1"]),
+        (["x='a b'"], {}, ["x='a b'"]),
+    ],
+)
+def test_cells_are_expanded_as_hydra_does(words, params, labels):
+    assert cells(words, params) == labels
+
+
+def test_the_program(folder, capsys):
+    place = importlib.util.spec_from_file_location("sweep_status", SCRIPT)
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    for number in range(4):
+        end(folder, number)
+    assert module.main([str(folder)]) == 0
+    lose_again = folder / "3" / "outcome.json"
+    lose_again.unlink()
+    assert module.main([str(folder)]) == 3  # This process is alive.
+    end(folder, 3, code=1, message="no")
+    assert module.main([str(folder)]) == 1
+    assert module.main([str(folder / "0")]) == 2
+    assert "is no folder of a sweep" in capsys.readouterr().err
+
+
+def test_damaged_files_are_named(folder):
+    (folder / "0").mkdir()
+    write_json(folder / "0" / "outcome.json", {"what": 1})
+    with pytest.raises(RunFolderError, match="a damaged file of a sweep"):
+        read_sweep(folder)
