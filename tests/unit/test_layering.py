@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("primitives", "methods", "benchmarks", "configs", "scripts", "run")
+PACKAGES = ("primitives", "methods", "benchmarks", "configs", "hydra_plugins", "scripts", "run")
 
 BASE = ("primitives.types", "primitives.random_source")
 PRIMITIVE = (*BASE, "primitives.interfaces", "primitives.registry", "primitives.structures")
@@ -29,6 +29,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "methods": ("primitives", "methods"),
     "benchmarks": ("primitives", "methods", "benchmarks"),
     "configs": ("configs", "primitives.fields"),
+    "configs.sweep_cells": ("benchmarks.outcomes",),
+    "hydra_plugins": ("hydra_plugins", "benchmarks.outcomes"),
 }
 """What a module or package may import of the project; the longest matching entry counts."""
 

@@ -23,7 +23,7 @@ from benchmarks.outcomes import (
 )
 from benchmarks.sweeps import Cell, Sweep, read_sweep, render_sweep
 from benchmarks.table import plain_console
-from hydra_plugins.sd_primitives_cells import cells
+from configs.sweep_cells import cells
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "sweep_status.py"
 LABELS = ["method=pld seed=0", "method=pld seed=1", "method=rest seed=0", "method=rest seed=1"]

@@ -1,4 +1,7 @@
-"""Writes down the cells of a sweep before the first one starts, so that missing ones are known."""
+"""Writes down the cells of a sweep before the first one starts, so that missing ones are known.
+
+Not beside the launcher: a callback travels to the jobs, which know installed packages only.
+"""
 
 from __future__ import annotations
 
