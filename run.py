@@ -32,6 +32,7 @@ from benchmarks.outcomes import (
     read_outcomes,
 )
 from benchmarks.results import read_run
+from benchmarks.shards import whole_run
 
 INTERRUPTED = 130
 SWEEP_DIR = "hydra.sweep.dir="
@@ -98,10 +99,11 @@ def report(outcomes: Sequence[CellOutcome], folder: Path) -> int:
     for outcome in outcomes:
         if outcome.message:
             sys.stderr.write(f"error in {outcome.label}: {outcome.message.strip()}\n")
-    done = [(read_run(Path(o.path)), o.label) for o in outcomes if o.path and o.code == 0]
-    if len(done) > 1:
-        runs, labels = zip(*done, strict=True)
-        print_comparison(with_labels([run.summary for run in runs], differing(labels)))
+    labels = {whole_run(Path(o.path)): o.label for o in outcomes if o.path and o.code == 0}
+    runs = [read_run(path) for path in labels if path is not None]
+    if len(runs) > 1:
+        names = differing([label for path, label in labels.items() if path is not None])
+        print_comparison(with_labels([run.summary for run in runs], names))
     sys.stdout.write(f"python scripts/sweep_status.py {folder}\n")
     return max((outcome.code for outcome in outcomes), default=0)
 

@@ -125,6 +125,14 @@ def is_finished(run: Path) -> bool:
     return (read_json(run / "status.json") or {}).get("state") == "done"
 
 
+def whole_run(path: Path) -> Path | None:
+    """The run that a result belongs to; None for a shard of a run that is not put together."""
+    if path.parent.name != FOLDER:
+        return path
+    whole = path.parent.parent
+    return whole if is_finished(whole) else None
+
+
 def note_shards(run: Path, num_shards: int) -> None:
     """Says in a run's folder that its rows are in shards, unless somebody has said more.
 

@@ -1,7 +1,9 @@
 """Shapes and types of everything in primitives and methods are checked in every test."""
 
 import importlib.util
+import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -24,3 +26,14 @@ hypothesis.settings.register_profile(
     "fixed", deadline=None, derandomize=True, database=None, max_examples=60
 )
 hypothesis.settings.load_profile("fixed")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A program that a test calls sends messages to a stream that is closed when the test ends."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield
+    for handler in list(root.handlers):
+        if type(handler) is logging.StreamHandler and handler not in before:
+            root.removeHandler(handler)

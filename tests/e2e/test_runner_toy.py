@@ -12,7 +12,8 @@ from rich.console import Console
 from benchmarks.clock import CLOCK_PHASES
 from benchmarks.datasets.base import Prompt
 from benchmarks.judging import summarize_folder
-from benchmarks.runner import WARMUP_PROMPTS, run
+from benchmarks.runner import run
+from benchmarks.session import WARMUP_PROMPTS
 from benchmarks.table import print_results
 from methods.sampling import SamplingLaw
 from methods.targets.toy import ToyCodec

@@ -10,7 +10,7 @@ from benchmarks.certificate import certify
 from benchmarks.files import RunFolderError
 from benchmarks.results import read_run, read_runs
 from benchmarks.runner import run
-from benchmarks.shards import Shard
+from benchmarks.shards import Shard, whole_run
 from methods.targets.toy import ToyTarget
 from support.runs import Memory, make_spec, rows_of, status_of
 
@@ -49,6 +49,13 @@ def test_the_last_shard_puts_the_run_together(tmp_path, order):
     assert len(read_run(part.path).env["sessions"]) == 3
     again = run(make_spec(tmp_path / "cut", repeats=2, num_traced_prompts=2, shard=shard("2/3")))
     assert again.was_finished
+
+
+def test_a_sweep_over_shards_shows_the_whole(tmp_path):
+    first = run(make_spec(tmp_path, shard=shard("1/2"))).path
+    assert whole_run(first) is None
+    whole = run(make_spec(tmp_path, shard=shard("2/2"))).path
+    assert whole_run(first) == whole_run(whole) == whole
 
 
 def test_an_unfinished_run_of_shards_is_no_result(tmp_path):
