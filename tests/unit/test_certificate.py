@@ -239,12 +239,12 @@ def sampled(tmp_path, verifier, **changes):
     ("verifier", "status"),
     [
         (Sampling(), "passed"),
-        (Sharpened(factor=1.0), "passed"),
         (Sharpened(factor=1.5), "failed"),
-        (Sharpened(factor=0.5), "failed"),
-        (AcceptsAll(), "failed"),
+        pytest.param(Sharpened(factor=1.0), "passed", marks=pytest.mark.slow),
+        pytest.param(Sharpened(factor=0.5), "failed", marks=pytest.mark.slow),
+        pytest.param(AcceptsAll(), "failed", marks=pytest.mark.slow),
     ],
-    ids=["right", "right too", "sharper", "flatter", "all drafts"],
+    ids=["right", "sharper", "right too", "flatter", "all drafts"],
 )
 def test_law_tier_finds_a_biased_verifier(tmp_path, verifier, status):
     certificate = sampled(tmp_path, verifier, repeats=8, num_control_prompts=None)

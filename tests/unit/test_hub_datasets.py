@@ -15,6 +15,8 @@ import pytest
 
 from benchmarks.datasets import DATASETS, DatasetError, hub
 
+pytestmark = pytest.mark.slow  # `make check` is for while one writes.
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 datasets = pytest.importorskip("datasets")

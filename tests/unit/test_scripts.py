@@ -12,6 +12,8 @@ import pytest
 from benchmarks.runner import run
 from support.runs import make_spec
 
+pytestmark = pytest.mark.slow  # `make check` is for while one writes.
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 

@@ -22,6 +22,8 @@ from benchmarks.records import Request, RequestError, Steps, Turn
 from benchmarks.tracking import open_tracker
 from benchmarks.tracking_values import TABLE_COLUMNS, flatten_summary
 
+pytestmark = pytest.mark.slow  # `make check` is for while one writes.
+
 YEARS = itertools.count(2000)
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = {
