@@ -13,7 +13,10 @@ from benchmarks.scoring import SCORERS
 from benchmarks.scoring.python_code import continue_function, find_definition
 from benchmarks.scoring.sandbox import Limits, Source, run_program
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="the sandbox needs a POSIX system")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="the sandbox needs a POSIX system"),
+]
 
 DOUBLE = "def f(x):\n    return 2 * x\n"
 LIBC = "import ctypes\nlibc = ctypes.CDLL(None)\n"
