@@ -26,7 +26,8 @@ const drawTree = (() => {
     return { nodes, leaves };
   };
 
-  const shorten = (text) => (text.length > 12 ? `${text.slice(0, 11)}…` : text);
+  // To what a node has room for; the tooltip has it all.
+  const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
   // `name` gives the shown text of a node, `source` its proposer, `tint` a colour for it.
   return (tree, { name, source, tint }) => {
@@ -56,8 +57,8 @@ const drawTree = (() => {
       group.append(
         make("title", {}, `node ${node.index}: ${name(node.index)}${proposer ? ` (${proposer})` : ""}`),
         box,
-        make("text", { x: x + 6, y: y + 13 }, (isKept ? "✓ " : "") + shorten(name(node.index))),
-        make("text", { x: x + 6, y: y + 25, class: "source" }, proposer || "pending"),
+        make("text", { x: x + 6, y: y + 13 }, (isKept ? "✓ " : "") + shorten(name(node.index), 12)),
+        make("text", { x: x + 6, y: y + 25, class: "source" }, shorten(proposer || "pending", 16)),
       );
       svg.append(group);
     });
