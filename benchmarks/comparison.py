@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from benchmarks.table import Summary, badge, new_table, plain_console, show, variant
+from benchmarks.table import Summary, badge, new_table, plain_console, show, show_count, variant
 
 SCORE, CERTIFICATE = "score (vanilla)", "certificate"
 """Columns of words, which may need several lines."""
@@ -88,8 +88,15 @@ def cells(summary: Summary) -> dict[str, str]:
         "regret": show(metrics["regret"], ".3f") if is_relaxed else "",
         "ROUGE-L": show(metrics["rouge_l"], ".2f") if is_relaxed else "",
         SCORE: _scores(metrics),
-        CERTIFICATE: badge(summary),
+        CERTIFICATE: _certificate(summary),
     }
+
+
+def _certificate(summary: Summary) -> str:
+    """The badge; where nothing is promised also how many answers stayed the same."""
+    same = show_count(summary["metrics"].get("identical_outputs"))
+    is_promised = summary.get("certificate", {}).get("status") != "not promised"
+    return badge(summary) if is_promised or not same else f"{badge(summary)}, {same} same"
 
 
 def _scores(metrics: Mapping[str, Any]) -> str:

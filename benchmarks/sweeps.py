@@ -163,7 +163,7 @@ def queued_jobs() -> set[str] | None:
     if shutil.which("squeue") is None:
         return None
     words = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     return set(done.stdout.split()) if done.returncode == 0 else None
 
 

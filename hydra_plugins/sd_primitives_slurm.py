@@ -7,8 +7,6 @@ asks `sacct`, waits for ever where there is none, and gives up all cells at the 
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from benchmarks.outcomes import CellOutcome, note_outcome, read_outcome
+from benchmarks.sweeps import queued_jobs
 
 POLL_S = 2.0
 GRACE_S = 10.0
@@ -99,7 +98,7 @@ def _wait(jobs: Sequence[Any]) -> None:
     gone_since: dict[str, float] = {}
     while True:
         waiting = [job for job in jobs if not job.paths.result_pickle.exists()]
-        queued = _queued_ids()
+        queued = queued_jobs()
         now = time.monotonic()
         for job in waiting:
             if queued is None or job.job_id in queued:
@@ -109,13 +108,6 @@ def _wait(jobs: Sequence[Any]) -> None:
         if all(now - gone_since.get(job.job_id, now) > GRACE_S for job in waiting):
             return
         time.sleep(POLL_S)
-
-
-def _queued_ids() -> set[str] | None:
-    """Ids of this user's jobs that run or wait; None while the controller does not answer."""
-    words = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return set(done.stdout.split()) if done.returncode == 0 else None
 
 
 def _error(job: Any) -> str | None:

@@ -108,3 +108,12 @@ def test_other_laws_and_other_prompts_never_share_a_table():
     titles = [title for title, _ in comparable([summary("a"), warm, other])]
     assert len(titles) == 3
     assert titles[1].endswith("4 tokens, temperature 0.8")
+
+
+def test_what_promises_nothing_shows_how_many_answers_stayed_the_same():
+    relaxed = summary("sense", is_lossless=False)
+    relaxed["certificate"] = {"status": "not promised", "badge": "changes output"}
+    assert cells(relaxed)["certificate"] == "changes output, 6/6 same"
+    exact = summary("pld")
+    exact["certificate"] = {"status": "passed", "badge": "exact 6/6"}
+    assert cells(exact)["certificate"] == "exact 6/6"

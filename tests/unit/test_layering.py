@@ -30,7 +30,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "benchmarks": ("primitives", "methods", "benchmarks"),
     "configs": ("configs", "primitives.fields"),
     "configs.sweep_cells": ("benchmarks.outcomes",),
-    "hydra_plugins": ("hydra_plugins", "benchmarks.outcomes"),
+    "hydra_plugins": ("hydra_plugins", "benchmarks.outcomes", "benchmarks.sweeps"),
 }
 """What a module or package may import of the project; the longest matching entry counts."""
 
