@@ -99,6 +99,7 @@ class Responder:
     def _decode(self, arm: Arm, prompt_ids: Sequence[int], seed: int) -> _Answer:
         """The project's own loop."""
         random = TorchRandom.from_seed(seed)
+        reference_ids = self._reference_ids(prompt_ids) if arm == "method" else None
         with no_garbage_collection():
             self.spec.synchronize()
             clock = PhaseClock(self.spec.synchronize if self.spec.profile else None)
@@ -110,6 +111,7 @@ class Responder:
                 law=self.spec.law,
                 random=random,
                 probe=clock,
+                reference_ids=reference_ids,
             )
             self.spec.synchronize()
             timing = clock.stop()
@@ -121,6 +123,21 @@ class Responder:
             generation.steps,
             timing.step_ns,
         )
+
+    def _reference_ids(self, prompt_ids: Sequence[int]) -> tuple[int, ...] | None:
+        """An answer of vanilla, untimed, for a retriever that is told it."""
+        retriever = self.spec.method.retriever
+        if retriever is None or "reference" not in retriever.needs:
+            return None
+        generation = decode(
+            prompt_ids,
+            target=self.spec.target,
+            method=self.spec.vanilla,
+            stop=self.stop,
+            law=self.spec.law,
+            random=TorchRandom.from_seed(0),
+        )
+        return generation.output_ids
 
     def _generate(self, prompt_ids: Sequence[int]) -> _Answer:
         """The library's own loop, whose steps and phases cannot be seen."""

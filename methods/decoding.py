@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from methods.generation import FinishReason, Generation, Probe, StepRecord, StopRule
 from methods.sampling import SamplingLaw
+from methods.screening import num_prefixes, usable_part
 from methods.targets.base import StepOutput, TargetModel, TreeOutput
 from primitives.interfaces import Retriever, TreeBuilder, Verifier
 from primitives.random_source import RandomSource
+from primitives.structures.top_tokens import top_tokens
 from primitives.types import Candidate, Context, DraftTree, StepOutcome, Verdict
 
 
@@ -60,6 +63,7 @@ def decode(
     law: SamplingLaw,
     random: RandomSource,
     probe: Probe | None = None,
+    reference_ids: Sequence[int] | None = None,
 ) -> Generation:
     """Continues a prompt.
 
@@ -71,12 +75,13 @@ def decode(
         law: Applied to logits before the verifier sees them.
         random: Every random choice of verifier and law comes from here.
         probe: Told about the end of each phase and step.
+        reference_ids: What vanilla answers, for a retriever that needs to know.
 
     Raises:
         ContextOverflow: If the prompt and the budget do not fit the target model.
         ValueError: If the prompt is empty or holds an id outside the vocabulary.
     """
-    loop = _Loop(target, method, stop, law, random, probe or Probe())
+    loop = _Loop(target, method, stop, law, random, probe or Probe(), reference_ids)
     with torch.inference_mode():
         loop.prefill(prompt_ids)
         while loop.finish_reason is None:
@@ -99,10 +104,12 @@ class _Loop:
         law: SamplingLaw,
         random: RandomSource,
         probe: Probe,
+        reference_ids: Sequence[int] | None,
     ) -> None:
         self.target, self.method, self.stop = target, method, stop
         self.law, self.random, self.probe = law, random, probe
         self.needs = method.retriever.needs if method.retriever else frozenset()
+        self.reference_ids = None if reference_ids is None else tuple(reference_ids)
         self.output_ids: list[int] = []
         self.steps: list[StepRecord] = []
         self.finish_reason: FinishReason | None = None
@@ -116,6 +123,7 @@ class _Loop:
             draft_rows=self.method.node_budget,
             prompt_hidden="prompt_hidden" in self.needs,
             prompt_top_ids="prompt_top_ids" in self.needs,
+            hidden_layer=self._hidden_layer,
         )
         self.last_logits = self.law.apply(out.last_logits)
         self.last_hidden = out.last_hidden
@@ -135,15 +143,13 @@ class _Loop:
         out = self.target.forward_tree(tree)
         self.probe.end_phase("forward")
         logits = self.law.apply(out.logits)
-        verdict = self.method.verifier.verify(
-            tree, self.last_logits, logits, self.random, self.stop.eos_ids
-        )
+        verdict = self._verify(tree, logits, out)
         self.probe.end_phase("verify")
         path = self._clip(tree, verdict)
         self.target.commit(path)
         self.probe.end_phase("commit")
         self.last_logits, self.last_hidden = logits[path[-1]], out.hidden[path[-1]]
-        self._observe(tree, path, verdict, out)
+        self._observe(tree, path, verdict, replace(out, logits=logits))
         self.probe.end_phase("observe")
         self.probe.end_step(self.steps[-1])
 
@@ -174,7 +180,7 @@ class _Loop:
         candidates = [
             screened
             for candidate in candidates[: self.method.max_candidates]
-            if (screened := _usable_part(candidate, self.target.vocab_size, self.stop.eos_ids))
+            if (screened := usable_part(candidate, self.target.vocab_size, self.stop.eos_ids))
         ]
         is_root = self._may_start([c.token_ids[0] for c in candidates])
         return [c.cut(max_len) for c, ok in zip(candidates, is_root, strict=True) if ok]
@@ -188,6 +194,13 @@ class _Loop:
             mask = self.method.verifier.admit(self.last_logits, ids, self.stop.eos_ids).tolist()
             admitted |= {t for t, ok in zip(others, mask, strict=True) if ok}
         return [token_id in admitted for token_id in first_ids]
+
+    def _verify(self, tree: DraftTree, logits: Float[Tensor, "n v"], out: TreeOutput) -> Verdict:
+        verifier = self.method.verifier
+        given = {"hidden": out.hidden} if "hidden" in verifier.needs else {}
+        return verifier.verify(
+            tree, self.last_logits, logits, self.random, self.stop.eos_ids, **given
+        )
 
     def _clip(self, tree: DraftTree, verdict: Verdict) -> tuple[int, ...]:
         """Appends the step's output; returns the part of the path that is output.
@@ -216,7 +229,7 @@ class _Loop:
                 match_len=max(tree.match_lens),
                 draft_depth=int(tree.depths.max()),
                 candidate_tokens=sum(len(c.token_ids) for c in self.candidates),
-                candidate_nodes=_num_prefixes(self.candidates),
+                candidate_nodes=num_prefixes(self.candidates),
                 regrets=verdict.regrets[: len(path)],
                 regret_bounds=verdict.regret_bounds[: len(path)],
                 num_below=int((tree.parents == path[-1]).sum()),
@@ -237,16 +250,21 @@ class _Loop:
         self._set_pending(verdict.next_id)
         # What follows an EOS inside the path, or the last token of the budget, is no output.
         is_pending_output = self.steps[-1].num_output == len(path)
-        if self.method.retriever is None:
+        retriever, rows = self.method.retriever, list(path)
+        if retriever is None:
             return
-        hidden = out.hidden[list(path)] if "hidden" in self.needs else None
-        self.method.retriever.observe(
+        top_ids = None
+        if "node_top_ids" in self.needs:
+            top_ids = top_tokens(out.logits, retriever.num_top_ids).cpu().numpy()
+        retriever.observe(
             StepOutcome(
                 token_ids=committed,
                 pending_id=verdict.next_id if is_pending_output else None,
                 tree=tree,
                 path=path,
-                hidden=hidden,
+                hidden=out.hidden[rows] if "hidden" in self.needs else None,
+                layer_hidden=None if out.layer_hidden is None else out.layer_hidden[rows],
+                node_top_ids=top_ids,
             )
         )
 
@@ -266,30 +284,17 @@ class _Loop:
             last_hidden=self.last_hidden if "hidden" in self.needs else None,
             prompt_hidden=prefill.prompt_hidden if prefill else None,
             prompt_top_ids=prefill.prompt_top_ids if prefill else None,
+            prompt_layer_hidden=prefill.prompt_layer_hidden if prefill else None,
+            reference_ids=self.reference_ids if prefill and "reference" in self.needs else None,
+            random=self.random if self._samples_drafts else None,
         )
 
+    @property
+    def _hidden_layer(self) -> float | None:
+        retriever = self.method.retriever
+        return retriever.hidden_layer if retriever and "layer_hidden" in self.needs else None
 
-def _num_prefixes(candidates: Sequence[Candidate]) -> int:
-    """Distinct prefixes: nodes of the prefix tree of all candidates."""
-    root: dict[int, Any] = {}
-    num = 0
-    for candidate in candidates:
-        node = root
-        for token_id in candidate.token_ids:
-            if token_id not in node:
-                node[token_id] = {}
-                num += 1
-            node = node[token_id]
-    return num
-
-
-def _usable_part(
-    candidate: Candidate, vocab_size: int, eos_ids: frozenset[int]
-) -> Candidate | None:
-    """The candidate up to its first EOS and before its first id outside the vocabulary."""
-    for position, token_id in enumerate(candidate.token_ids):
-        if not 0 <= token_id < vocab_size:
-            return candidate.cut(position) if position else None
-        if token_id in eos_ids:
-            return candidate.cut(position + 1)
-    return candidate if candidate.token_ids else None
+    @property
+    def _samples_drafts(self) -> bool:
+        retriever = self.method.retriever
+        return retriever is not None and retriever.proposal != "point_mass"

@@ -18,7 +18,16 @@ from torch import Tensor
 from primitives.random_source import RandomSource
 from primitives.types import Candidate, Context, DraftTree, ProposalKind, StepOutcome, Verdict
 
-Need = Literal["last_logits", "hidden", "prompt_hidden", "prompt_top_ids"]
+Need = Literal[
+    "last_logits",
+    "hidden",
+    "prompt_hidden",
+    "prompt_top_ids",
+    "layer_hidden",
+    "node_top_ids",
+    "reference",
+]
+VerifierNeed = Literal["hidden", "embeddings", "head"]
 DatastoreKind = Literal["tokens", "hidden_states"]
 
 
@@ -45,19 +54,33 @@ class Retriever(Component):
         is_cross_request: It remembers earlier prompts until `reset`.
         proposes_alternatives: Its candidates may start with another token than pending; the
             verifier decides which of those are admitted.
+        needs_draft_model: It drafts with a model of its own, see `attach_draft_model`.
+
+    These are set by the class, or by an instance whose fields decide about them.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    datastore: ClassVar[DatastoreKind | None] = None
-    proposal: ClassVar[ProposalKind] = "point_mass"
-    is_exact: ClassVar[bool] = False
-    is_cross_request: ClassVar[bool] = False
-    proposes_alternatives: ClassVar[bool] = False
+    needs: frozenset[Need] = frozenset()
+    datastore: DatastoreKind | None = None
+    proposal: ProposalKind = "point_mass"
+    is_exact: bool = False
+    is_cross_request: bool = False
+    proposes_alternatives: bool = False
+    needs_draft_model: bool = False
 
     @property
     def wanted_datastore(self) -> DatastoreKind | None:
         """The kind of datastore that it searches as it is configured."""
         return self.datastore
+
+    @property
+    def hidden_layer(self) -> float | None:
+        """Which layer `layer_hidden` means: a share in (0, 1] of the target's layers."""
+        return None
+
+    @property
+    def num_top_ids(self) -> int:
+        """How many tokens per node `node_top_ids` has."""
+        return 0
 
     def attach(self, store: Any) -> None:
         """Hands over the opened datastore, before the first prompt.
@@ -66,6 +89,14 @@ class Retriever(Component):
             TypeError: If it searches none.
         """
         raise TypeError(f"retriever {self.name!r} searches no datastore")
+
+    def attach_draft_model(self, model: Any) -> None:
+        """Hands over the loaded draft model, before the first prompt.
+
+        Raises:
+            TypeError: If it drafts without one.
+        """
+        raise TypeError(f"retriever {self.name!r} drafts without a model")
 
     def begin(self, context: Context) -> None:
         """Starts a prompt, after its prefill; forgets the previous one."""
@@ -128,12 +159,23 @@ class Verifier(Component):
         is_lossless_sampling: The law of the output equals the target's.
         samples: It draws tokens at random (needs temperature > 0); otherwise it takes the argmax.
         valid_proposals: Proposal kinds that its guarantees hold for.
+        needs: What it must be given beyond logits: `hidden` states of the nodes, the target's
+            input `embeddings`, or a trained `head`; the latter two by `attach`.
     """
 
+    needs: ClassVar[frozenset[VerifierNeed]] = frozenset()
     is_lossless_greedy: ClassVar[bool] = False
     is_lossless_sampling: ClassVar[bool] = False
     samples: ClassVar[bool] = False
     valid_proposals: ClassVar[frozenset[ProposalKind]] = frozenset({"point_mass"})
+
+    def attach(self, **resources: Any) -> None:
+        """Hands over the `embeddings` or the `head` that it needs, before the first prompt.
+
+        Raises:
+            TypeError: If it needs none.
+        """
+        raise TypeError(f"verifier {self.name!r} needs no {' or '.join(resources)}")
 
     def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
         """The next pending token, from the logits at the last committed position.
@@ -165,6 +207,7 @@ class Verifier(Component):
         logits: Float[Tensor, "n v"],
         random: RandomSource,
         eos_ids: frozenset[int] = frozenset(),
+        hidden: Float[Tensor, "n d"] | None = None,
     ) -> Verdict:
         """The kept path and the next pending token.
 
@@ -174,6 +217,7 @@ class Verifier(Component):
             logits: Row i predicts what follows node i.
             random: The only source of randomness.
             eos_ids: Ids that end a generation.
+            hidden: Row i is the LM head's input at node i, if it needs `hidden`.
 
         Raises:
             ValueError: If a node carries a token that its `draft_probs` exclude.

@@ -28,6 +28,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from primitives.random_source import RandomSource
+
 ProposalKind = Literal["point_mass", "iid", "without_replacement"]
 """How the tokens of a draft were chosen.
 
@@ -61,6 +63,11 @@ class Context:
             present in `begin` only.
         prompt_top_ids: Row i holds the most probable tokens behind prompt position i, best first,
             if it needs `prompt_top_ids`; present in `begin` only.
+        prompt_layer_hidden: Outputs of the retriever's `hidden_layer` at all prompt positions, if
+            it needs `layer_hidden`; present in `begin` only.
+        reference_ids: What vanilla answered to this prompt, if it needs `reference`; present in
+            `begin` only.
+        random: Where drafts are drawn from, if the retriever samples them.
     """
 
     ids_with_pending: Int[np.ndarray, "s_plus_1"]
@@ -71,6 +78,9 @@ class Context:
     last_hidden: Float[Tensor, "d"] | None = None
     prompt_hidden: Float[Tensor, "s d"] | None = None
     prompt_top_ids: Int[np.ndarray, "s k"] | None = None
+    prompt_layer_hidden: Float[Tensor, "s d"] | None = None
+    reference_ids: tuple[int, ...] | None = None
+    random: RandomSource | None = None
 
     @property
     def token_ids(self) -> Int[np.ndarray, "s"]:
@@ -105,6 +115,8 @@ class Candidate:
             prefix of another stands for other occurrences than that one.
         draft_probs: Distributions that the tokens were sampled from; None for a point mass.
             Candidates with them stand in the order in which they were drawn.
+        token_probs: Estimated probability of each token given those before it, in [0, 1]; empty
+            where the source estimates none. Equal prefixes carry equal estimates.
     """
 
     token_ids: tuple[int, ...]
@@ -114,13 +126,19 @@ class Candidate:
     source: str = ""
     count: int = 1
     draft_probs: Float[Tensor, "c v"] | None = None
+    token_probs: tuple[float, ...] = ()
 
     def cut(self, length: int) -> Candidate:
         """The first `length` tokens (all of them if it is shorter)."""
         if length >= len(self.token_ids):
             return self
         probs = None if self.draft_probs is None else self.draft_probs[:length]
-        return replace(self, token_ids=self.token_ids[:length], draft_probs=probs)
+        return replace(
+            self,
+            token_ids=self.token_ids[:length],
+            draft_probs=probs,
+            token_probs=self.token_probs[:length],
+        )
 
 
 def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -309,6 +327,9 @@ class StepOutcome:
         tree: The tree that was verified.
         path: The committed nodes of it.
         hidden: Inputs of the LM head at the committed nodes, if the retriever needs `hidden`.
+        layer_hidden: Outputs of its `hidden_layer` there, if it needs `layer_hidden`.
+        node_top_ids: The `num_top_ids` most probable tokens behind every node of the tree, kept or
+            not, best first, if it needs `node_top_ids`.
     """
 
     token_ids: Int[np.ndarray, "a"]
@@ -316,3 +337,5 @@ class StepOutcome:
     tree: DraftTree
     path: tuple[int, ...]
     hidden: Float[Tensor, "a d"] | None = None
+    layer_hidden: Float[Tensor, "a d"] | None = None
+    node_top_ids: Int[np.ndarray, "n k"] | None = None

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from primitives.types import PROMPT_TOP_K, DraftTree
+from primitives.types import DraftTree
 
 
 class ContextOverflow(ValueError):
@@ -32,12 +31,14 @@ class StepOutput:
         prompt_hidden: The same for all prompt positions, if asked for.
         prompt_top_ids: The `PROMPT_TOP_K` most probable tokens behind each prompt position, best
             first, if asked for.
+        prompt_layer_hidden: The output of an inner layer at all prompt positions, if asked for.
     """
 
     last_logits: Float[Tensor, "v"]
     last_hidden: Float[Tensor, "d"]
     prompt_hidden: Float[Tensor, "s d"] | None = None
     prompt_top_ids: Int[np.ndarray, "s k"] | None = None
+    prompt_layer_hidden: Float[Tensor, "s d"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,10 +48,12 @@ class TreeOutput:
     Attributes:
         logits: Predictions of what follows each node.
         hidden: The vectors that entered the LM head.
+        layer_hidden: The output of the inner layer that the prefill was asked for.
     """
 
     logits: Float[Tensor, "n v"]
     hidden: Float[Tensor, "n d"]
+    layer_hidden: Float[Tensor, "n d"] | None = None
 
 
 @runtime_checkable
@@ -84,6 +87,7 @@ class TargetModel(Protocol):
         draft_rows: int = 0,
         prompt_hidden: bool = False,
         prompt_top_ids: bool = False,
+        hidden_layer: float | None = None,
     ) -> StepOutput:
         """Forwards and commits a prompt into an empty cache.
 
@@ -93,6 +97,8 @@ class TargetModel(Protocol):
             draft_rows: Rows of a tree beyond those positions; they take memory, not context.
             prompt_hidden: Whether to keep the LM head's input at every position.
             prompt_top_ids: Whether to keep the most probable tokens behind every position.
+            hidden_layer: The layer whose output is kept at every position and, until the next
+                prefill, at every node, as a share in (0, 1] of the layers; None for no layer.
 
         Raises:
             ContextOverflow: If prompt and reserve exceed `max_context`.
@@ -127,16 +133,6 @@ def check_prompt(
             f"prompt ({len(token_ids)} tokens) and output budget ({reserve} tokens) "
             f"exceed the {max_context} tokens that the target model can attend to"
         )
-
-
-def top_ids(logits: Float[Tensor, "s v"]) -> Int[np.ndarray, "s k"]:
-    """The `PROMPT_TOP_K` most probable tokens per row, best first; the smaller id wins a tie."""
-    # topk leaves open which of several equal logits it takes; argmax does not.
-    rest, columns = logits.clone(), []
-    for _ in range(min(PROMPT_TOP_K, logits.shape[-1])):
-        columns.append(rest.argmax(dim=-1))
-        rest.scatter_(-1, columns[-1][:, None], float("-inf"))
-    return torch.stack(columns, dim=1).cpu().numpy()
 
 
 @runtime_checkable

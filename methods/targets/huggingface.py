@@ -21,12 +21,12 @@ from methods.targets.base import (
     TreeOutput,
     UnsupportedModel,
     check_prompt,
-    top_ids,
 )
 from methods.targets.capability import check_architecture, check_tree_forward, max_context
 from methods.targets.grouped_attention import EXACT_ATTENTION
 from methods.targets.kv_cache import TreeCache
-from primitives.types import DraftTree
+from primitives.structures.top_tokens import top_tokens
+from primitives.types import PROMPT_TOP_K, DraftTree
 
 CAPACITY_STEP = 256
 HEAD_CHUNK = 128
@@ -61,6 +61,7 @@ class HuggingFaceTarget:
         self._head_input: Tensor | None = None
         model.get_output_embeddings().register_forward_pre_hook(self._keep_head_input)
         self._cache: TreeCache | None = None
+        self._layer: _Capture | None = None
         is_exact = model.dtype in (torch.float32, torch.float64) and not is_quantized
         check_tree_forward(self, name=type(model).__name__, is_exact=is_exact)
 
@@ -90,11 +91,13 @@ class HuggingFaceTarget:
         draft_rows: int = 0,
         prompt_hidden: bool = False,
         prompt_top_ids: bool = False,
+        hidden_layer: float | None = None,
     ) -> StepOutput:
         """See `TargetModel.prefill`; the LM head sees the last row only, unless all are ranked."""
         ids = [int(token_id) for token_id in token_ids]
         check_prompt(ids, vocab_size=self.vocab_size, reserve=reserve, max_context=self.max_context)
         self._cache = self._empty_cache(len(ids) + reserve + draft_rows)
+        self._watch_layer(hidden_layer)
         needs_rows = prompt_hidden or prompt_top_ids
         with _Capture(self.model.get_decoder() if needs_rows else None) as capture:
             positions = torch.arange(len(ids), device=self._input_device)
@@ -110,6 +113,7 @@ class HuggingFaceTarget:
             last_hidden=hidden[-1],
             prompt_hidden=capture.rows if prompt_hidden else None,
             prompt_top_ids=self._top_ids(capture.rows) if prompt_top_ids else None,
+            prompt_layer_hidden=self._layer.rows if self._layer else None,
         )
 
     @torch.inference_mode()
@@ -121,7 +125,8 @@ class HuggingFaceTarget:
         positions = torch.from_numpy(tree.depths + num_committed).to(self._input_device)
         mask = self._tree_mask(tree, num_committed)
         logits, hidden = self._forward(self._tensor(tree.token_ids.tolist()), positions, mask)
-        return TreeOutput(logits=logits, hidden=hidden)
+        layer_hidden = self._layer.rows if self._layer else None
+        return TreeOutput(logits=logits, hidden=hidden, layer_hidden=layer_hidden)
 
     @torch.inference_mode()
     def commit(self, path: Sequence[int]) -> None:
@@ -197,7 +202,23 @@ class HuggingFaceTarget:
         head = self.model.get_output_embeddings()
         # In chunks: the logits of a long prompt would take gigabytes.
         chunks = [head(rows)[:, : self.vocab_size] for rows in torch.split(hidden, HEAD_CHUNK)]
-        return np.concatenate([top_ids(chunk) for chunk in chunks])
+        return np.concatenate([top_tokens(chunk, PROMPT_TOP_K).cpu().numpy() for chunk in chunks])
+
+    def _watch_layer(self, share: float | None) -> None:
+        """Keeps the outputs of one layer from now on, or of none."""
+        if self._layer is not None:
+            self._layer.__exit__()
+            self._layer = None
+        if share is None:
+            return
+        decoder = self.model.get_decoder()
+        layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)  # GPT-2's word.
+        if layers is None:
+            raise UnsupportedModel(
+                f"{type(self.model).__name__} has no list of decoder layers: the output of an "
+                "inner layer cannot be taken from it"
+            )
+        self._layer = _Capture(layers[max(1, round(share * len(layers))) - 1]).__enter__()
 
     def _tree_mask(self, tree: DraftTree, num_committed: int) -> Tensor | None:
         """[1, 1, n, s + n]: committed rows, ancestors and self; none is needed for one row."""
@@ -233,23 +254,25 @@ class HuggingFaceTarget:
 
 
 class _Capture:
-    """Keeps the last hidden states of a decoder while it is active; does nothing without one."""
+    """Keeps the last output of a decoder, or of a layer, while it is active; without, nothing."""
 
-    def __init__(self, decoder: nn.Module | None) -> None:
-        self.decoder = decoder
+    def __init__(self, module: nn.Module | None) -> None:
+        self.module = module
         self.rows: Tensor = torch.empty(0)
 
     def __enter__(self) -> _Capture:
-        if self.decoder is not None:
-            self._handle = self.decoder.register_forward_hook(self._keep)
+        if self.module is not None:
+            self._handle = self.module.register_forward_hook(self._keep)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self.decoder is not None:
+        if self.module is not None:
             self._handle.remove()
 
     def _keep(self, module: nn.Module, args: Any, output: Any) -> None:
-        self.rows = output[0][0]
+        # Layers give a tensor [1, n, d] or, in older releases, a tuple that begins with it.
+        states = output if isinstance(output, Tensor) else output[0]
+        self.rows = states[0]
 
 
 def _cache_argument(model: Any) -> str:

@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from methods.targets.base import StepOutput, TreeOutput, check_prompt, top_ids
-from primitives.types import DraftTree
+from methods.targets.base import StepOutput, TreeOutput, check_prompt
+from primitives.structures.top_tokens import top_tokens
+from primitives.types import PROMPT_TOP_K, DraftTree
 
 LOGIT_SCALE = 2.0
 """The toy's LM head is this multiple of the identity, so hidden states are logits / LOGIT_SCALE."""
@@ -47,6 +48,7 @@ class ToyTarget:
     _committed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
     _tree: DraftTree | None = field(default=None, init=False, repr=False, compare=False)
     _table: np.ndarray = field(init=False, repr=False, compare=False)
+    _hidden_layer: float | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.vocab_size < 2:
@@ -83,20 +85,21 @@ class ToyTarget:
         draft_rows: int = 0,
         prompt_hidden: bool = False,
         prompt_top_ids: bool = False,
+        hidden_layer: float | None = None,
     ) -> StepOutput:
         """See `TargetModel.prefill`."""
         ids = [int(token_id) for token_id in token_ids]
         check_prompt(ids, vocab_size=self.vocab_size, reserve=reserve, max_context=self.max_context)
-        self._committed, self._tree = ids, None
-        logits = self.logits(ids)
-        every = None
-        if prompt_hidden or prompt_top_ids:
-            every = torch.stack([self.logits(ids[: i + 1]) for i in range(len(ids))])
+        self._committed, self._tree, self._hidden_layer = ids, None, hidden_layer
+        is_asked = prompt_hidden or prompt_top_ids or hidden_layer is not None
+        num_rows = len(ids) if is_asked else 1
+        every = torch.stack([self.logits(ids[: len(ids) - i]) for i in range(num_rows)][::-1])
         return StepOutput(
-            last_logits=logits,
-            last_hidden=logits / LOGIT_SCALE,
-            prompt_hidden=every / LOGIT_SCALE if prompt_hidden and every is not None else None,
-            prompt_top_ids=top_ids(every) if prompt_top_ids and every is not None else None,
+            last_logits=every[-1],
+            last_hidden=every[-1] / LOGIT_SCALE,
+            prompt_hidden=every / LOGIT_SCALE if prompt_hidden else None,
+            prompt_top_ids=top_tokens(every, PROMPT_TOP_K).numpy() if prompt_top_ids else None,
+            prompt_layer_hidden=self._layer_hidden(every),
         )
 
     def forward_tree(self, tree: DraftTree) -> TreeOutput:
@@ -106,7 +109,18 @@ class ToyTarget:
         self._tree = tree
         paths = [[int(tree.token_ids[i]) for i in tree.path_to(n)] for n in range(tree.num_nodes)]
         logits = torch.stack([self.logits(self._committed + path) for path in paths])
-        return TreeOutput(logits=logits, hidden=logits / LOGIT_SCALE)
+        return TreeOutput(
+            logits=logits,
+            hidden=logits / LOGIT_SCALE,
+            layer_hidden=self._layer_hidden(logits),
+        )
+
+    def _layer_hidden(self, logits: Float[Tensor, "n v"]) -> Float[Tensor, "n v"] | None:
+        """Made up: the deeper the layer, the more it resembles the last one."""
+        if self._hidden_layer is None:
+            return None
+        share = self._hidden_layer
+        return (share * logits + (1 - share) * logits.roll(1, dims=-1)) / LOGIT_SCALE
 
     def commit(self, path: Sequence[int]) -> None:
         """See `TargetModel.commit`; checks that the path follows parents."""

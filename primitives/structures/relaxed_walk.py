@@ -24,13 +24,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from primitives.structures.top_tokens import top_logits
 from primitives.types import ROOT_REASON, DraftTree, Verdict
 
 NUM_SCORES = 4
 """Numbers that are kept per node: the array fields of `TokenScores` but `argmax_ids`."""
-
-BLOCK = 256
-"""Logits that are looked at together, see `_largest`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,7 +109,7 @@ def are_top(
     laws: Float[Tensor, "r v"], rows: Int[np.ndarray, "m"], token_ids: Int[np.ndarray, "m"], k: int
 ) -> Bool[np.ndarray, "m"]:
     """Whether token j is among the k most probable ones of row `rows[j]`; small ids win ties."""
-    least = _largest(laws, k)[:, -1]
+    least = top_logits(laws, k)[:, -1]
     where, ids = (torch.from_numpy(index).to(laws.device) for index in (rows, token_ids))
     # Compared as logits: different logits may have the same rounded probability.
     difference = laws[where, ids].double() - least[where].double()
@@ -196,7 +194,7 @@ class RelaxedWalk:
 
         Where fewer than k tokens are possible the last of those counts.
         """
-        best = _largest(self._rows(self._tree.parents[nodes]), k).double()
+        best = top_logits(self._rows(self._tree.parents[nodes]), k).double()
         worst = torch.where(best.isfinite(), best, best[:, :1]).amin(dim=-1)
         gaps: np.ndarray = (best[:, 0] - worst).cpu().numpy()
         return gaps
@@ -278,20 +276,6 @@ def _entropy(log_probs: Float[Tensor, "r v"]) -> Float[Tensor, "r"]:
     """In nats. Excluded tokens would be 0 times -inf: a finite number has the same effect."""
     log_probs = log_probs.clamp_min(-1000.0)
     return -(log_probs.exp().mul_(log_probs)).sum(dim=-1)
-
-
-def _largest(laws: Float[Tensor, "r v"], k: int) -> Float[Tensor, "r k"]:
-    """The k largest logits per row, descending; all of them if there are fewer.
-
-    They lie in the k blocks with the largest maxima: topk over whole rows is slow on CPUs.
-    """
-    num_blocks = laws.shape[1] // BLOCK
-    if num_blocks > k:
-        blocks = laws[:, : num_blocks * BLOCK].reshape(len(laws), num_blocks, BLOCK)
-        best = blocks.amax(dim=-1).topk(k).indices[:, :, None].expand(-1, -1, BLOCK)
-        rest = laws[:, num_blocks * BLOCK :]
-        laws = torch.cat([blocks.gather(1, best).flatten(1), rest], dim=1)
-    return laws.topk(min(k, laws.shape[1])).values
 
 
 def _scores_of(

@@ -66,6 +66,7 @@ class Conditional(Verifier):
         logits: Float[Tensor, "n v"],
         random: RandomSource,
         eos_ids: frozenset[int] = frozenset(),
+        hidden: Float[Tensor, "n d"] | None = None,
     ) -> Verdict:
         """The longest path above the threshold; alternatives to node 0 are not kept."""
         is_sibling = np.array([source == SIBLING_SOURCE for source in tree.sources])

@@ -33,6 +33,7 @@ class Greedy(Verifier):
         logits: Float[Tensor, "n v"],
         random: RandomSource,
         eos_ids: frozenset[int] = frozenset(),
+        hidden: Float[Tensor, "n d"] | None = None,
     ) -> Verdict:
         """Walks along the argmax."""
         # One transfer for the whole tree: per-node .item() calls would synchronise a GPU each.

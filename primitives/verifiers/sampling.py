@@ -52,6 +52,7 @@ class Sampling(Verifier):
         logits: Float[Tensor, "n v"],
         random: RandomSource,
         eos_ids: frozenset[int] = frozenset(),
+        hidden: Float[Tensor, "n d"] | None = None,
     ) -> Verdict:
         """Samples along the tree."""
         if tree.draft_probs is None:

@@ -133,6 +133,7 @@ class SoftGated(Verifier):
         logits: Float[Tensor, "n v"],
         random: RandomSource,
         eos_ids: frozenset[int] = frozenset(),
+        hidden: Float[Tensor, "n d"] | None = None,
     ) -> Verdict:
         """The longest path that passes the gate."""
         walk = RelaxedWalk(tree, last_logits, logits)

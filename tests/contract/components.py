@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from contract.expected_failures import EXPECTED_FAILURES
-from primitives.interfaces import Component, DatastoreKind, Retriever
+from methods.targets.toy import ToyTarget
+from primitives.interfaces import Component, DatastoreKind, Retriever, Verifier
 from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, Registry
 from support.hidden_stores import toy_hidden_store
 from support.token_stores import toy_documents, toy_token_store
@@ -22,20 +25,47 @@ TOY_STORES: dict[DatastoreKind, Callable[[], Any]] = {
     "hidden_states": toy_hidden_store,
 }
 Check = Callable[[Any], None]
+DRAFT_VOCAB_SIZE = 40
 
 
 def make(cls: type[Any], **fields: Any) -> Any:
-    """A component with its defaults, the given fields, and a toy datastore where it needs one."""
+    """A component with its defaults, the given fields, and the toy resources that it needs."""
     component = cls(**fields)
     if isinstance(component, Retriever):
-        attach_toy_store(component)
+        attach_toy_resources(component)
+    if isinstance(component, Verifier):
+        attach_toy_verifier_resources(component)
     return component
 
 
-def attach_toy_store(retriever: Retriever) -> None:
-    """Hands a retriever that searches a datastore a small one."""
+def attach_toy_resources(retriever: Retriever) -> None:
+    """Hands a retriever the small datastore, or the toy draft model, that it needs.
+
+    The draft model knows more tokens than any target of these tests, as models with padded
+    vocabularies do.
+    """
     if retriever.wanted_datastore is not None:
         retriever.attach(TOY_STORES[retriever.wanted_datastore]())
+    if retriever.needs_draft_model:
+        retriever.attach_draft_model(ToyTarget(vocab_size=DRAFT_VOCAB_SIZE, seed=1))
+
+
+def attach_toy_verifier_resources(verifier: Verifier) -> None:
+    """Hands a verifier the toy's embeddings or a small head, if it needs them."""
+    random = np.random.default_rng(0)
+    if "embeddings" in verifier.needs:
+        embeddings = random.normal(size=(DRAFT_VOCAB_SIZE, 8))
+        verifier.attach(embeddings=torch.from_numpy(embeddings))
+    if "head" in verifier.needs:
+        verifier.attach(head=ToyHead())
+
+
+class ToyHead:
+    """A judge's head for hidden states of any size."""
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Probability [n] that each token [n, d] will do."""
+        return torch.sigmoid(hidden.sum(dim=-1))
 
 
 def searched_texts(retriever: Retriever, ids: np.ndarray) -> list[np.ndarray]:

@@ -57,7 +57,7 @@ def _answer(component: Any, seed: int) -> list[Any]:
     random = TorchRandom.from_seed(seed)
     return [
         (
-            component.verify(scored.tree, scored.last_logits, scored.logits, random),
+            scenes.judge(component, scored.tree, scored.last_logits, scored.logits, random),
             component.choose(scored.last_logits, random),
             component.admit(scored.last_logits, scored.last_logits.argsort()).tolist(),
         )

@@ -8,12 +8,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from configs import choices, composed
-from contract.components import REGISTRIES, attach_toy_store, make, missing_requirements
+from contract.components import (
+    REGISTRIES,
+    attach_toy_resources,
+    attach_toy_verifier_resources,
+    make,
+    missing_requirements,
+)
 from methods.build import build_law, build_method
 from methods.decoding import Method
 from primitives.interfaces import Retriever, TreeBuilder, Verifier
 from primitives.registry import TREE_BUILDERS
 from support.toy import make_method
+
+THOROUGH_VERIFIERS = ("greedy", "sampling", "soft_gated")
+THOROUGH_RETRIEVERS = ("prompt_lookup", "semantic", "draft_model")
+NUM_TURNS = 5
+"""Of the other pairs, every fifth is made."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +61,18 @@ def _from_yaml(name: str) -> Method:
     config = composed(f"method={name}", "model=toy")
     method = build_method(config, build_law(config))
     if method.retriever is not None:
-        attach_toy_store(method.retriever)
+        attach_toy_resources(method.retriever)
+    attach_toy_verifier_resources(method.verifier)
     return method
 
 
 def _combined() -> list[Subject]:
-    """Each retriever with each verifier that its tags allow, builders in turn; each verifier alone.
+    """Each retriever with the verifiers that promise most, each verifier with a few retrievers,
+    builders in turn; each verifier alone.
 
-    With at least as many verifiers as builders, every two components of different kinds meet: what
-    they hand each other has one shape for all, so that a third one adds little. Components whose
-    optional dependencies are missing are left out: their own checks say so.
+    What components hand each other has one shape for all, so that all pairs would add little; a
+    mistake of a retriever shows with a verifier whose output is known. Components whose optional
+    dependencies are missing are left out: their own checks say so.
     """
     retrievers, builders, verifiers = (
         [cls for cls in map(registry.get, registry.names()) if not missing_requirements(cls)]
@@ -71,6 +84,11 @@ def _combined() -> list[Subject]:
             enumerate(retrievers), enumerate(verifiers)
         )
         if retriever.proposal in verifier.valid_proposals
+        and (
+            verifier.name in THOROUGH_VERIFIERS
+            or retriever.name in THOROUGH_RETRIEVERS
+            or (i + j) % NUM_TURNS == 0
+        )
     ]
     vanilla = [(None, TREE_BUILDERS.get("chain"), verifier) for verifier in verifiers]
     return [

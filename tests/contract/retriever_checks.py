@@ -9,13 +9,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from contract.components import make, only_if, searched_texts
-from primitives.interfaces import Retriever
+from primitives.interfaces import Need, Retriever
 from primitives.types import Candidate, Context
-from support.scenes import VOCAB_SIZE, Scene, describe, play, record_scene
+from support.scenes import VOCAB_SIZE, Scene, ask, describe, play, record_scene
 
 SEEDS = range(12)
 LIMITS = (1, 2, 8)
 BOUND_FIELDS = ("min_ngram", "max_ngram")
+
+
+def needs_of(cls: type[Retriever]) -> frozenset[Need]:
+    """What a retriever with its defaults must be given."""
+    return cls().needs
 
 
 def check_short_contexts(cls: type[Retriever]) -> None:
@@ -23,7 +28,7 @@ def check_short_contexts(cls: type[Retriever]) -> None:
     for ids in ([], [2], [2, 4]):
         retriever, context = make(cls), _context(ids, cls)
         retriever.begin(context)
-        candidates = retriever.propose(context, 4)
+        candidates = ask(retriever, context, 4)
         _assert_well_formed(candidates, context, 4, cls)
         if cls.is_exact and retriever.wanted_datastore is None:
             assert not candidates
@@ -35,28 +40,28 @@ def check_propose_is_readonly(cls: type[Retriever]) -> None:
         for retriever in (asked, silent):
             retriever.begin(scene.contexts[0])
         for context, outcome in zip(scene.contexts[:-1], scene.outcomes, strict=True):
-            first = describe(asked.propose(context, 4))
-            assert describe(asked.propose(context, 4)) == first
+            first = describe(ask(asked, context, 4))
+            assert describe(ask(asked, context, 4)) == first
             asked.observe(outcome)
             silent.observe(outcome)
         last = scene.contexts[-1]
-        assert describe(asked.propose(last, 4)) == describe(silent.propose(last, 4))
+        assert describe(ask(asked, last, 4)) == describe(ask(silent, last, 4))
 
 
 def check_candidates_are_well_formed(cls: type[Retriever]) -> None:
     for limit in LIMITS:
         for retriever, context in _moments(cls):
-            _assert_well_formed(retriever.propose(context, limit), context, limit, cls)
+            _assert_well_formed(ask(retriever, context, limit), context, limit, cls)
 
 
 def check_some_context_has_candidates(cls: type[Retriever]) -> None:
     """A retriever that never proposes anything would pass every other check."""
-    assert any(retriever.propose(context, 4) for retriever, context in _moments(cls))
+    assert any(ask(retriever, context, 4) for retriever, context in _moments(cls))
 
 
 def check_distributions_travel_with_sampled_drafts(cls: type[Retriever]) -> None:
     for retriever, context in _moments(cls):
-        for candidate in retriever.propose(context, 4):
+        for candidate in ask(retriever, context, 4):
             if cls.proposal == "point_mass":
                 assert candidate.draft_probs is None
                 continue
@@ -74,7 +79,7 @@ def check_candidates_follow_their_match(cls: type[Retriever]) -> None:
         ids = context.ids_with_pending.tolist()
         searched = searched_texts(retriever, context.ids_with_pending)
         texts = [text.tolist() for text in searched]
-        for candidate in retriever.propose(context, 8):
+        for candidate in ask(retriever, context, 8):
             match_len, draft = candidate.match_len, list(candidate.token_ids[1:])
             assert match_len >= 1
             assert draft
@@ -95,14 +100,15 @@ def check_longest_match_comes_first(cls: type[Retriever]) -> None:
         low, high = (getattr(retriever, field, None) for field in BOUND_FIELDS)
         lengths = range(min(high or len(ids), len(ids)), (low or 1) - 1, -1)
         longest = next((n for n in lengths if any(any(_ends(t, ids, n)) for t in texts)), None)
-        candidates = retriever.propose(context, 8)
+        candidates = ask(retriever, context, 8)
         assert longest == (candidates[0].match_len if candidates else None)
 
 
 def check_observing_in_one_batch_or_singly_is_the_same(cls: type[Retriever]) -> None:
     for seed in SEEDS:
         batches, singles = (
-            record_scene(seed, cls.needs, one_by_one=one_by_one) for one_by_one in (False, True)
+            record_scene(seed, needs_of(cls), one_by_one=one_by_one, has_rejected=False)
+            for one_by_one in (False, True)
         )
         answers = {
             len(context.ids_with_pending): answer
@@ -114,7 +120,7 @@ def check_observing_in_one_batch_or_singly_is_the_same(cls: type[Retriever]) -> 
 
 def check_begin_forgets_the_previous_prompt(cls: type[Retriever]) -> None:
     """For a retriever that learns across requests, `reset` does."""
-    first, second = (record_scene(seed, cls.needs) for seed in (4, 5))
+    first, second = (record_scene(seed, needs_of(cls)) for seed in (4, 5))
     for other, scene in ((first, second), (second, first)):
         used = make(cls)
         play(used, other)
@@ -123,10 +129,11 @@ def check_begin_forgets_the_previous_prompt(cls: type[Retriever]) -> None:
         assert play(used, scene) == play(make(cls), scene)
 
 
+@only_if(lambda cls: "node_top_ids" not in needs_of(cls))  # Which is to learn from them.
 def check_rejected_drafts_leave_no_trace(cls: type[Retriever]) -> None:
     for seed in SEEDS:
         told, untold = (
-            record_scene(seed, cls.needs, has_rejected=has_rejected)
+            record_scene(seed, needs_of(cls), has_rejected=has_rejected)
             for has_rejected in (True, False)
         )
         assert play(make(cls), told) == play(make(cls), untold)
@@ -139,7 +146,7 @@ def check_integrity_holds_after_every_operation(cls: type[Retriever]) -> None:
         retriever.begin(scene.contexts[0])
         retriever.check_integrity()
         for context, outcome in zip(scene.contexts[:-1], scene.outcomes, strict=True):
-            retriever.propose(context, 4)
+            ask(retriever, context, 4)
             retriever.observe(outcome)
             retriever.check_integrity()
         copy.deepcopy(retriever).check_integrity()
@@ -154,16 +161,22 @@ def _assert_well_formed(
     scores = [candidate.score for candidate in candidates]
     assert all(math.isfinite(score) for score in scores)
     assert scores == sorted(scores, reverse=True)
+    prefix_probs: dict[tuple[int, ...], float] = {}
     for candidate in candidates:
         assert candidate.token_ids, "an empty candidate"
+        assert len(candidate.token_probs) in (0, len(candidate.token_ids))
+        for place, prob in enumerate(candidate.token_probs):
+            assert 0 <= prob <= 1
+            prefix = candidate.token_ids[: place + 1]
+            assert prefix_probs.setdefault(prefix, prob) == prob
         assert all(0 <= token_id < context.vocab_size for token_id in candidate.token_ids)
         assert 0 <= candidate.match_len <= len(context.ids_with_pending)
-        if not getattr(cls, "proposes_alternatives", False):
+        if not cls().proposes_alternatives:
             assert candidate.token_ids[0] == context.pending_id
 
 
 def _scenes(cls: type[Retriever]) -> list[Scene]:
-    return [record_scene(seed, cls.needs) for seed in SEEDS]
+    return [record_scene(seed, needs_of(cls)) for seed in SEEDS]
 
 
 def _moments(cls: type[Retriever]) -> Iterator[tuple[Retriever, Context]]:
@@ -179,10 +192,10 @@ def _moments(cls: type[Retriever]) -> Iterator[tuple[Retriever, Context]]:
 
 def _context(ids: list[int], cls: type[Retriever]) -> Context:
     """Committed ids, all of them prompt, and a pending id that does not occur in them."""
-    scene = record_scene(1, cls.needs)
+    scene = record_scene(1, needs_of(cls))
     with_pending = np.array([*ids, 1], dtype=np.int64)
     with_pending.flags.writeable = False
-    hidden = scene.contexts[0].prompt_hidden
+    hidden, layer = scene.contexts[0].prompt_hidden, scene.contexts[0].prompt_layer_hidden
     return Context(
         ids_with_pending=with_pending,
         num_prompt_tokens=len(ids),
@@ -190,6 +203,8 @@ def _context(ids: list[int], cls: type[Retriever]) -> Context:
         last_logits=scene.contexts[0].last_logits,
         last_hidden=scene.contexts[0].last_hidden,
         prompt_hidden=None if hidden is None else hidden[: len(ids)],
+        prompt_layer_hidden=None if layer is None else layer[: len(ids)],
+        reference_ids=(1, 2, 3) if "reference" in needs_of(cls) else None,
     )
 
 

@@ -18,7 +18,7 @@ from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource, TorchRandom
 from primitives.types import ROOT_REASON, DraftTree, Verdict
 from support.enumeration import assert_same_law, exact_law
-from support.scenes import ScoredTree, scored_trees
+from support.scenes import ScoredTree, judge, scored_trees
 from support.toy import RefusesToDraw, continuation_law
 
 SEEDS = range(6)
@@ -76,7 +76,7 @@ def check_path_is_a_chain_of_parents(cls: type[Verifier]) -> None:
     for scored in _bank():
         for seed in range(8):
             random = TorchRandom.from_seed(seed)
-            verdict = make(cls).verify(scored.tree, scored.last_logits, scored.logits, random)
+            verdict = judge(make(cls), scored.tree, scored.last_logits, scored.logits, random)
             assert list(verdict.path) == scored.tree.path_to(verdict.path[-1])
             assert len(verdict.reasons) == len(verdict.path)
             assert all(verdict.reasons)
@@ -97,7 +97,7 @@ def check_draws_only_if_it_says_so(cls: type[Verifier]) -> None:
     """Without the tag `samples`, a verifier takes the argmax and asks for no randomness."""
     for scored in _bank():
         random = TorchRandom.from_seed(0) if cls.samples else RefusesToDraw()
-        make(cls).verify(scored.tree, scored.last_logits, scored.logits, random)
+        judge(make(cls), scored.tree, scored.last_logits, scored.logits, random)
         chosen = make(cls).choose(scored.last_logits, random)
         assert cls.samples or chosen == int(scored.last_logits.argmax())
 
@@ -246,7 +246,7 @@ def _assert_lossless(cls: type[Verifier], draw: Draw, *, depth: int, vocab_size:
             paths = [_tokens(tree, tree.path_to(node)) for node in range(tree.num_nodes)]
             rows = torch.stack([_target_logits(name, vocab_size, path) for path in paths])
             last_logits = _target_logits(name, vocab_size, ())
-            verdict = make(cls).verify(tree, last_logits, rows, random)
+            verdict = judge(make(cls), tree, last_logits, rows, random)
             output = (*_tokens(tree, verdict.path), verdict.next_id)
             while len(output) < depth + 2:
                 probs = torch.softmax(_target_logits(name, vocab_size, output), dim=-1)
@@ -306,7 +306,7 @@ def _draw_siblings(draft: str, num_children: int, random: RandomSource) -> Draft
 
 
 def _verify(cls: type[Verifier], tree: DraftTree, last_logits: Tensor, logits: Tensor) -> Verdict:
-    return make(cls).verify(tree, last_logits, logits, TorchRandom.from_seed(0))
+    return judge(make(cls), tree, last_logits, logits, TorchRandom.from_seed(0))
 
 
 def _argmax_walk(tree: DraftTree, logits: Tensor) -> tuple[tuple[int, ...], int]:
@@ -357,5 +357,5 @@ def _tokens(tree: DraftTree, path: Sequence[int]) -> tuple[int, ...]:
 def _decide(
     cls: type[Verifier], scored: ScoredTree, random: RandomSource
 ) -> tuple[tuple[int, ...], int]:
-    verdict = make(cls).verify(scored.tree, scored.last_logits, scored.logits, random)
+    verdict = judge(make(cls), scored.tree, scored.last_logits, scored.logits, random)
     return verdict.path, verdict.next_id

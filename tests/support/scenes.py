@@ -9,16 +9,25 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from methods.targets.base import top_ids
 from methods.targets.toy import LOGIT_SCALE, ToyTarget
-from primitives.interfaces import Retriever
-from primitives.types import SIBLING_SOURCE, Candidate, Context, DraftTree, StepOutcome
+from primitives.interfaces import Retriever, Verifier
+from primitives.random_source import RandomSource, TorchRandom
+from primitives.structures.top_tokens import top_tokens
+from primitives.types import (
+    PROMPT_TOP_K,
+    SIBLING_SOURCE,
+    Candidate,
+    Context,
+    DraftTree,
+    StepOutcome,
+    Verdict,
+)
 
 PROMPT_LENS = (1, 2, 4, 9, 16, 30)
 VOCAB_SIZE = 6
@@ -78,17 +87,33 @@ def record_scene(
 def play(retriever: Retriever, scene: Scene, limit: int = 4) -> list[tuple]:
     """What the retriever proposes before each step of a scene, and after the last one."""
     retriever.begin(scene.contexts[0])
-    answers = [describe(retriever.propose(scene.contexts[0], limit))]
+    answers = [describe(ask(retriever, scene.contexts[0], limit))]
     for outcome, context in zip(scene.outcomes, scene.contexts[1:], strict=True):
         retriever.observe(outcome)
-        answers.append(describe(retriever.propose(context, limit)))
+        answers.append(describe(ask(retriever, context, limit)))
     return answers
+
+
+def ask(retriever: Retriever, context: Context, limit: int) -> list[Candidate]:
+    """What the retriever proposes; one that samples draws the same numbers each time."""
+    if retriever.proposal != "point_mass":
+        random = TorchRandom.from_seed(len(context.ids_with_pending))
+        context = replace(context, random=random)
+    return retriever.propose(context, limit)
 
 
 def describe(candidates: Sequence[Candidate]) -> tuple:
     """Candidates as something that can be compared."""
     return tuple(
-        (c.token_ids, c.score, c.match_len, c.recency, c.source, as_lists(c.draft_probs))
+        (
+            c.token_ids,
+            c.score,
+            c.match_len,
+            c.recency,
+            c.source,
+            c.token_probs,
+            as_lists(c.draft_probs),
+        )
         for c in candidates
     )
 
@@ -113,9 +138,14 @@ def _context(
         prompt_hidden=_hidden(target, ids, 1, num_prompt + 1)
         if is_first and "prompt_hidden" in needs
         else None,
-        prompt_top_ids=top_ids(_logits(target, ids, 1, num_prompt + 1))
+        prompt_top_ids=top_tokens(_logits(target, ids, 1, num_prompt + 1), PROMPT_TOP_K).numpy()
         if is_first and "prompt_top_ids" in needs
         else None,
+        prompt_layer_hidden=_hidden(target, ids, 1, num_prompt + 1).flip(-1)
+        if is_first and "layer_hidden" in needs
+        else None,
+        # What vanilla would have said: here the text that the scene is about.
+        reference_ids=tuple(ids[num_prompt:]) if is_first and "reference" in needs else None,
     )
 
 
@@ -133,13 +163,24 @@ def _outcome(
         for node, kept in enumerate(ids[start + 1 : end + 1]):
             token_ids += [(kept + 1 + int(rng.integers(VOCAB_SIZE - 1))) % VOCAB_SIZE] * 2
             parents += [node, len(parents)]
+    tree = DraftTree.from_nodes(token_ids, parents)
+    hidden = _hidden(target, ids, start + 1, end + 1)
     return StepOutcome(
         token_ids=np.array(path_ids, dtype=np.int64),
         pending_id=ids[end],
-        tree=DraftTree.from_nodes(token_ids, parents),
+        tree=tree,
         path=tuple(range(len(path_ids))),
-        hidden=_hidden(target, ids, start + 1, end + 1) if "hidden" in needs else None,
+        hidden=hidden if "hidden" in needs else None,
+        layer_hidden=hidden.flip(-1) if "layer_hidden" in needs else None,
+        node_top_ids=_node_top_ids(target, ids[:start], tree) if "node_top_ids" in needs else None,
     )
+
+
+def _node_top_ids(target: ToyTarget, before: list[int], tree: DraftTree) -> np.ndarray:
+    """All tokens behind each node, best first."""
+    paths = [tree.token_ids[tree.path_to(node)].tolist() for node in range(tree.num_nodes)]
+    logits = torch.stack([target.logits([*before, *path]) for path in paths])
+    return top_tokens(logits, VOCAB_SIZE).numpy()
 
 
 def _hidden(target: ToyTarget, ids: list[int], start: int, end: int) -> Tensor:
@@ -219,6 +260,15 @@ class ScoredTree:
     tree: DraftTree
     last_logits: Tensor
     logits: Tensor
+
+
+def judge(
+    verifier: Verifier, tree: DraftTree, last_logits: Tensor, logits: Tensor, random: RandomSource
+) -> Verdict:
+    """What the verifier says, with made-up hidden states where it needs some."""
+    if "hidden" in verifier.needs:
+        return verifier.verify(tree, last_logits, logits, random, hidden=logits.flip(-1))
+    return verifier.verify(tree, last_logits, logits, random)
 
 
 @functools.cache

@@ -148,6 +148,24 @@ def test_prompt_hidden_states_are_inputs_of_the_lm_head(name: str) -> None:
     assert target.prefill(PROMPT, reserve=0).prompt_hidden is None
 
 
+@pytest.mark.parametrize("share", [0.01, 0.5])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_outputs_of_an_inner_layer(name: str, share: float) -> None:
+    target = target_of(name)
+    states = target.model(
+        torch.tensor([[*PROMPT, *path_ids(3)]]), output_hidden_states=True
+    ).hidden_states[1][0]
+    out = target.prefill(PROMPT, reserve=9, draft_rows=9, hidden_layer=share)
+    rows = target.forward_tree(TREE).layer_hidden
+    assert torch.allclose(out.prompt_layer_hidden, states[: len(PROMPT)], atol=1e-12)
+    assert torch.allclose(rows[3], states[-1], atol=1e-12)
+    target.commit([0])
+    assert target.forward_tree(DraftTree.root_only(4)).layer_hidden.shape == (1, states.shape[1])
+    target.reset()
+    assert target.prefill(PROMPT, reserve=9, draft_rows=9).prompt_layer_hidden is None
+    assert target.forward_tree(TREE).layer_hidden is None
+
+
 def test_one_token_prompt_and_second_prompt_do_not_see_the_first() -> None:
     target = target_of("llama")
     first = target.prefill([7], reserve=8).last_logits.clone()
