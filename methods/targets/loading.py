@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -23,6 +24,12 @@ from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.naming import model_label
 from methods.targets.prompting import encode_chat, load_template
 from methods.targets.smollm2 import FOLDER_NAME, ensure_smollm2
+from methods.targets.tensor_parallel import (
+    check_world,
+    join,
+    tensor_parallel_argument,
+    world_size,
+)
 from methods.targets.toy import ToyCodec, ToyTarget
 
 EMBEDDED = "embedded"
@@ -81,7 +88,10 @@ class HuggingFaceConfig:
         revision: Branch, tag or commit of a hub model.
         dtype: `auto` is what the checkpoint says.
         device: `auto` is CUDA where there is one, else CPU.
-        device_map: Passed to transformers to spread a model over devices; excludes `device`.
+        device_map: Passed to transformers to spread a model over devices, layer by layer; excludes
+            `device`.
+        tp_plan: `auto` splits each layer over the processes that torchrun has started; excludes
+            `device_map` and `quantization`.
         attn_implementation: `sdpa` or `eager`; CPU variants of `sdpa` take its place with `int8`
             and `prepack`.
         trust_remote_code: Whether code from the hub may run.
@@ -101,6 +111,7 @@ class HuggingFaceConfig:
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
     device: str = "auto"
     device_map: str | None = None
+    tp_plan: Literal["auto"] | None = None
     attn_implementation: Literal["sdpa", "eager"] = "sdpa"
     trust_remote_code: bool = False
     quantization: Literal["int8", "bnb-8bit", "bnb-4bit"] | None = None
@@ -125,6 +136,8 @@ class HuggingFaceConfig:
             ValueError: If options exclude each other.
         """
         device = self._device()
+        if self.tp_plan is not None:
+            self._check_tensor_parallel()
         if self.name_or_path == EMBEDDED and self.revision is not None:
             raise ValueError("model.revision is for hub models: the embedded one has none")
         source = str(ensure_smollm2()) if self.name_or_path == EMBEDDED else self.name_or_path
@@ -156,6 +169,7 @@ class HuggingFaceConfig:
             "dtype": str(model.dtype).removeprefix("torch."),
             "linear_kernels": kernels,
             "attention": str(model.config._attn_implementation),
+            "tensor_parallel": world_size() if self.tp_plan else None,
             "device_map": {k: str(v) for k, v in getattr(model, "hf_device_map", {}).items()},
             "quantization": self.quantization,
             # What conversion writes beside the weights differs between library versions.
@@ -165,7 +179,7 @@ class HuggingFaceConfig:
         }
         return LoadedModel(
             name=self.label,
-            target=target,
+            target=target if self.tp_plan is None else join(target),
             codec=codec,
             devices=devices_of(model),
             facts=facts,
@@ -178,12 +192,18 @@ class HuggingFaceConfig:
             return checked_device(self.device)
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
+    def _check_tensor_parallel(self) -> None:
+        for option in ("device_map", "quantization"):
+            if getattr(self, option) is not None:
+                raise ValueError(f"model.tp_plan and model.{option} exclude each other: set one")
+        check_world()
+
     def _from_pretrained(self, source: str, device: torch.device) -> tuple[Any, Any]:
         from transformers import AutoModelForCausalLM, AutoTokenizer
-        from transformers.utils import logging
+        from transformers.utils import logging as library_logging
 
-        logging.disable_progress_bar()
-        logging.disable_propagation()  # Its own handler prints already.
+        library_logging.disable_progress_bar()
+        library_logging.disable_propagation()  # Its own handler prints already.
         shared = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
         tokenizer = AutoTokenizer.from_pretrained(source, **shared)
         model = AutoModelForCausalLM.from_pretrained(
@@ -195,10 +215,12 @@ class HuggingFaceConfig:
             ),
             device_map=self.device_map or ({"": device} if self._bitsandbytes() else None),
             quantization_config=self._bitsandbytes(),
+            **(tensor_parallel_argument() if self.tp_plan else {}),
             **shared,
         )
         # Spread and bitsandbytes models are where they belong already.
-        is_placed = self.device_map is not None or self._bitsandbytes() is not None
+        is_spread = self.device_map is not None or self.tp_plan is not None
+        is_placed = is_spread or self._bitsandbytes() is not None
         return tokenizer, (model if is_placed else model.to(device)).eval()
 
     def _bitsandbytes(self) -> Any:
@@ -206,6 +228,8 @@ class HuggingFaceConfig:
             return None
         from transformers import BitsAndBytesConfig
 
+        # It says at every call that it casts its inputs.
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         is_8bit = self.quantization == "bnb-8bit"
         return BitsAndBytesConfig(load_in_8bit=is_8bit, load_in_4bit=not is_8bit)
 
@@ -222,7 +246,7 @@ class HuggingFaceConfig:
                 )
             quantize_linears_int8(model)
             return "int8"
-        if self.quantization is not None or self.prepack is False:
+        if self.quantization is not None or self.prepack is False or self.tp_plan is not None:
             return self.quantization or "stock"
         if self.prepack == "auto" and not (is_cpu_float32 and linear_kernels()["prepacked"]):
             return "stock"
