@@ -1,7 +1,8 @@
 """Measures one method on one model and one dataset, beside its vanilla baseline.
 
 python run.py method=pld model=smollm2-135m dataset=quickstart
-python run.py --help lists every choice and option; -m sweeps them.
+python run.py --help lists every choice and option; -m sweeps them. Some experiments are sweeps:
+python run.py experiment=table3
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -24,6 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 import configs
 from benchmarks.cli import Outcome, measure, start_logging
 from benchmarks.comparison import differing, print_comparison, with_labels
+from benchmarks.files import RunFolderError
 from benchmarks.outcomes import (
     CellOutcome,
     note_outcome,
@@ -31,8 +35,11 @@ from benchmarks.outcomes import (
     note_sweep,
     read_outcomes,
 )
-from benchmarks.results import read_run
+from benchmarks.paper_lines import print_table
+from benchmarks.paper_tables import table_of_experiments
+from benchmarks.results import StoredRun, read_run
 from benchmarks.shards import whole_run
+from methods.targets.tensor_parallel import is_follower, world_size
 
 INTERRUPTED = 130
 SWEEP_DIR = "hydra.sweep.dir="
@@ -91,11 +98,15 @@ def sweep(words: Sequence[str]) -> int:
     sys.argv[1:] = ["-m", *words, f"{SWEEP_DIR}{folder}"]
     with suppress(KeyboardInterrupt):  # What has been measured is reported.
         main()
-    return report(read_outcomes(folder), folder)
+    outcomes = read_outcomes(folder)
+    runs = report(outcomes)
+    print_paper_table(words, runs)
+    sys.stdout.write(f"python scripts/sweep_status.py {folder}\n")
+    return max((outcome.code for outcome in outcomes), default=0)
 
 
-def report(outcomes: Sequence[CellOutcome], folder: Path) -> int:
-    """Tells what failed, prints one table of the others, and gives the exit code."""
+def report(outcomes: Sequence[CellOutcome]) -> list[StoredRun]:
+    """Tells what failed, prints one table of the others, and gives their runs."""
     for outcome in outcomes:
         if outcome.message:
             sys.stderr.write(f"error in {outcome.label}: {outcome.message.strip()}\n")
@@ -104,18 +115,49 @@ def report(outcomes: Sequence[CellOutcome], folder: Path) -> int:
     if len(runs) > 1:
         names = differing([label for path, label in labels.items() if path is not None])
         print_comparison(with_labels([run.summary for run in runs], names))
-    sys.stdout.write(f"python scripts/sweep_status.py {folder}\n")
-    return max((outcome.code for outcome in outcomes), default=0)
+    return runs
+
+
+def print_paper_table(words: Sequence[str], runs: Sequence[StoredRun]) -> None:
+    """The table of an experiment that there are published figures of: ours beside them."""
+    table = table_of_experiments(list(chain(*configs.experiments(words))))
+    if table is None or not runs:
+        return
+    try:
+        print_table(table, runs)
+    except RunFolderError as error:  # Such as a swapped retriever, which the table has no row for.
+        sys.stderr.write(f"no table of {table.name}: {error}\n")
+
+
+def arguments_of(words: Sequence[str]) -> tuple[list[str], bool]:
+    """The words without `-m`, and whether they are a sweep.
+
+    Raises:
+        HydraException: If an experiment cannot be read.
+        ValueError: If an experiment or an option does not fit the others.
+    """
+    if unknown := configs.unknown_choice(words):
+        raise ValueError(unknown)
+    # Hydra takes -m in front of the overrides only; people put it anywhere.
+    arguments = [word for word in words if word not in ("-m", "--multirun")]
+    has_flags = any(word.startswith("-") for word in arguments)  # --help, --cfg: nothing is run.
+    by_itself = not has_flags and configs.sweeps_by_itself(arguments)
+    return arguments, len(arguments) < len(words) or by_itself
 
 
 if __name__ == "__main__":
-    if unknown := configs.unknown_choice(sys.argv[1:]):
-        sys.exit(f"error: {unknown}")
-    # Hydra takes -m in front of the overrides only; people put it anywhere.
-    arguments = [word for word in sys.argv[1:] if word not in ("-m", "--multirun")]
-    if len(arguments) < len(sys.argv) - 1:
+    try:
+        arguments, is_sweep = arguments_of(sys.argv[1:])
+    except (HydraException, ValueError) as error:
+        sys.exit(f"error: {error}")
+    if is_sweep and world_size() > 1:
+        sys.exit("error: torchrun starts the processes of one run, not of a sweep: run its cells")
+    if is_sweep:
         sys.exit(sweep(arguments))
-    main()
+    # Rank 0 tells what there is to tell.
+    with Path(os.devnull).open("w") as nowhere:
+        with redirect_stdout(nowhere if is_follower() else sys.stdout):
+            main()
     for outcome in OUTCOMES:
         if outcome.message:
             sys.stderr.write(f"error: {outcome.message.strip()}\n")

@@ -9,12 +9,14 @@ from typing import Any
 
 import yaml
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from primitives.fields import did_you_mean
 
 CONFIG_DIR = Path(__file__).parent
 PRIMITIVE_GROUPS = ("retriever", "tree_builder", "verifier")
+EXPERIMENT = "experiment="
 
 
 def composed(*overrides: str) -> dict[str, Any]:
@@ -28,6 +30,61 @@ def composed(*overrides: str) -> dict[str, Any]:
         config = compose("config", overrides=list(overrides))
     plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     return dict(plain)
+
+
+def experiments(words: Sequence[str]) -> list[list[str]]:
+    """The experiments that a command line chooses.
+
+    Args:
+        words: Words of a command line.
+
+    Returns:
+        The files of each choice, in order: `[[a]]` of `experiment=a`, `[[a, b]]` of
+        `experiment=[a,b]`, `[[a], [b]]` of `experiment=a,b`; empty if there is none.
+
+    Raises:
+        HydraException: If the word cannot be read.
+    """
+    chosen = [word for word in words if word.startswith(EXPERIMENT)]
+    if not chosen:
+        return []
+    override = OverridesParser.create().parse_override(chosen[-1])
+    values = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
+    selections = [value if isinstance(value, list) else [value] for value in values]
+    return [[str(name) for name in names] for names in selections if names[0]]
+
+
+def sweeps_by_itself(words: Sequence[str]) -> bool:
+    """Whether an experiment makes a command line a sweep, with no `-m`.
+
+    It does if it names values (`hydra.sweeper.params`) of some key that the command line does not
+    set: the command of one cell is a single run.
+
+    Args:
+        words: Overrides of a command line.
+
+    Raises:
+        HydraException: If an experiment does not exist or cannot be read.
+        ValueError: If an experiment that is a sweep is one of several to be swept over.
+    """
+    choices = experiments(words)
+    params = [_sweeper_params(names) for names in choices]
+    if len(choices) > 1 and any(params):
+        names = ", ".join("+".join(choice) for choice in choices)
+        raise ValueError(
+            f"an experiment that is a sweep runs alone, got {names}; 'experiment=[a,b]' puts "
+            "several into one"
+        )
+    keys = {key for one in params for key in one}
+    return bool(keys - {word.lstrip("+").partition("=")[0] for word in words})
+
+
+def _sweeper_params(names: Sequence[str]) -> dict[str, Any]:
+    """Values by key that some experiments name together."""
+    with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+        word = f"{EXPERIMENT}[{','.join(names)}]"
+        config = compose("config", overrides=[word], return_hydra_config=True)
+    return dict(config.hydra.sweeper.params or {})
 
 
 def groups() -> list[str]:
@@ -50,10 +107,10 @@ def unknown_choice(overrides: Sequence[str]) -> str | None:
     for override in overrides:
         group, is_assignment, value = override.partition("=")
         # Anything but plain names (glob(*), choice(...), interpolations) is Hydra's business.
-        is_plain = re.fullmatch(r"[\w.,+-]+", value) is not None
+        is_plain = re.fullmatch(r"[\w.,+-]+|\[[\w.,+-]+\]", value) is not None
         if not (is_assignment and is_plain and group in groups()):
             continue
-        for name in value.split(","):
+        for name in value.strip("[]").split(","):
             if name in ("null", "") or name in choices(group):
                 continue
             hint = did_you_mean(name, choices(group))

@@ -10,6 +10,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
@@ -23,22 +25,29 @@ class NoteCells(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Expands the overrides as Hydra's own sweeper does."""
         params = config.hydra.sweeper.get("params") or {}
-        note_cells(Path(str(config.hydra.sweep.dir)), cells(config.hydra.overrides.task, params))
+        loader = GlobalHydra.instance().config_loader()
+        labels = cells(config.hydra.overrides.task, params, loader)
+        note_cells(Path(str(config.hydra.sweep.dir)), labels)
 
 
-def cells(words: Sequence[str], params: Mapping[str, object]) -> list[str]:
+def cells(
+    words: Sequence[str], params: Mapping[str, object], loader: ConfigLoader | None = None
+) -> list[str]:
     """The overrides of each cell, in the order in which they are numbered.
 
     Args:
         words: Overrides of the command.
-        params: `hydra.sweeper.params`, which an experiment may hold.
+        params: `hydra.sweeper.params`, which an experiment may hold; a word with the same key
+            takes the place of one.
+        loader: What knows the files that `glob` stands for.
     """
     texts = [*(f"{key}={value}" for key, value in params.items()), *words]
-    choices = []
-    for override in OverridesParser.create().parse_overrides(texts):
+    choices: dict[str, list[str]] = {}
+    for override in OverridesParser.create(loader).parse_overrides(texts):
         key = override.get_key_element()
         if override.is_sweep_override():
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+            values = list(override.sweep_string_iterator())
         else:
-            choices.append([f"{key}={override.get_value_element_as_str()}"])
-    return [" ".join(cell) for cell in product(*choices)]
+            values = [override.get_value_element_as_str()]
+        choices[key] = [f"{key}={value}" for value in values]
+    return [" ".join(cell) for cell in product(*choices.values())]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, no_type_check
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import GenerationConfig
 
@@ -25,10 +25,19 @@ from methods.targets.base import (
 from methods.targets.capability import check_architecture, check_tree_forward, max_context
 from methods.targets.grouped_attention import EXACT_ATTENTION
 from methods.targets.kv_cache import TreeCache
+from methods.targets.static_forward import (
+    CompileMode,
+    StaticForward,
+    as_attention_mask,
+    bucket_of,
+)
+from methods.targets.transfer import upload
 from primitives.structures.top_tokens import top_tokens
 from primitives.types import PROMPT_TOP_K, DraftTree
 
 CAPACITY_STEP = 256
+COMPILED_CAPACITY_STEP = 1024
+"""A new capacity is compiled anew."""
 HEAD_CHUNK = 128
 """Rows of a prompt that pass the LM head at a time where all of them are ranked."""
 
@@ -41,13 +50,20 @@ class HuggingFaceTarget:
         vocab_size: Tokens the tokenizer knows; logits beyond it are cut off.
         eos_ids: Ids that end a generation.
         is_quantized: Whether its arithmetic is coarser than its dtype says.
+        compile_mode: Compiles the forwards of trees, see `static_forward`; None does not.
 
     Raises:
         UnsupportedModel: If the model cannot forward trees or roll its cache back.
     """
 
     def __init__(
-        self, model: Any, *, vocab_size: int, eos_ids: frozenset[int], is_quantized: bool = False
+        self,
+        model: Any,
+        *,
+        vocab_size: int,
+        eos_ids: frozenset[int],
+        is_quantized: bool = False,
+        compile_mode: CompileMode | None = None,
     ) -> None:
         self.model = model
         self.config = model.config.get_text_config(decoder=True)
@@ -62,6 +78,7 @@ class HuggingFaceTarget:
         model.get_output_embeddings().register_forward_pre_hook(self._keep_head_input)
         self._cache: TreeCache | None = None
         self._layer: _Capture | None = None
+        self._static = None if compile_mode is None else StaticForward(model, compile_mode)
         is_exact = model.dtype in (torch.float32, torch.float64) and not is_quantized
         check_tree_forward(self, name=type(model).__name__, is_exact=is_exact)
 
@@ -96,7 +113,8 @@ class HuggingFaceTarget:
         """See `TargetModel.prefill`; the LM head sees the last row only, unless all are ranked."""
         ids = [int(token_id) for token_id in token_ids]
         check_prompt(ids, vocab_size=self.vocab_size, reserve=reserve, max_context=self.max_context)
-        self._cache = self._empty_cache(len(ids) + reserve + draft_rows)
+        padding = 0 if self._static is None else bucket_of(draft_rows + 1)
+        self._cache = self._empty_cache(len(ids) + reserve + draft_rows + padding)
         self._watch_layer(hidden_layer)
         needs_rows = prompt_hidden or prompt_top_ids
         with _Capture(self.model.get_decoder() if needs_rows else None) as capture:
@@ -119,12 +137,28 @@ class HuggingFaceTarget:
     @torch.inference_mode()
     def forward_tree(self, tree: DraftTree) -> TreeOutput:
         """See `TargetModel.forward_tree`."""
-        num_committed = self.cache.num_committed
         if self.cache.num_tree_rows:
             raise RuntimeError("the last tree must be committed before the next one is forwarded")
-        positions = torch.from_numpy(tree.depths + num_committed).to(self._input_device)
-        mask = self._tree_mask(tree, num_committed)
-        logits, hidden = self._forward(self._tensor(tree.token_ids.tolist()), positions, mask)
+        return self.extend_tree(tree)
+
+    @torch.inference_mode()
+    def extend_tree(self, tree: DraftTree) -> TreeOutput:
+        """See `DraftingModel.extend_tree`."""
+        num_committed, first = self.cache.num_committed, self.cache.num_tree_rows
+        if first >= tree.num_nodes:
+            raise ValueError(f"a tree of {tree.num_nodes} nodes adds nothing to {first} rows")
+        ids, positions = tree.token_ids[first:], tree.depths[first:] + num_committed
+        mask = self._tree_mask(tree, num_committed, first)
+        if self._static is not None:
+            return self._forward_static(ids, positions, mask)
+        places = upload(positions, self._input_device)
+        # One row that attends to all others needs no mask.
+        is_all = len(mask) == 1 and bool(mask.all())
+        logits, hidden = self._forward(
+            upload(ids, self._input_device)[None],
+            places,
+            None if is_all else as_attention_mask(mask, self._input_device, self._additive),
+        )
         layer_hidden = self._layer.rows if self._layer else None
         return TreeOutput(logits=logits, hidden=hidden, layer_hidden=layer_hidden)
 
@@ -132,6 +166,10 @@ class HuggingFaceTarget:
     def commit(self, path: Sequence[int]) -> None:
         """See `TargetModel.commit`."""
         self.cache.commit(path)
+
+    def truncate(self, num_rows: int) -> None:
+        """See `DraftingModel.truncate`."""
+        self.cache.truncate(num_rows)
 
     def generate(self, token_ids: Sequence[int], max_new_tokens: int, **kwargs: Any) -> list[int]:
         """The library's own greedy decoding, as a second reference for speed and ids.
@@ -220,19 +258,39 @@ class HuggingFaceTarget:
             )
         self._layer = _Capture(layers[max(1, round(share * len(layers))) - 1]).__enter__()
 
-    def _tree_mask(self, tree: DraftTree, num_committed: int) -> Tensor | None:
-        """[1, 1, n, s + n]: committed rows, ancestors and self; none is needed for one row."""
-        if tree.num_nodes == 1:
-            return None
-        mask = torch.ones((tree.num_nodes, num_committed + tree.num_nodes), dtype=torch.bool)
-        mask[:, num_committed:] = torch.from_numpy(tree.ancestor_mask())
-        mask = mask.to(self._input_device)[None, None]
-        if self._attention != "eager":
-            return mask
-        # Eager attention adds its mask to the scores: a boolean one would be silently wrong.
-        lowest = torch.finfo(self.model.dtype).min
-        return torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device).masked_fill(
-            ~mask, lowest
+    def _tree_mask(
+        self, tree: DraftTree, num_committed: int, first: int
+    ) -> Bool[np.ndarray, "m rows"]:
+        """What the nodes from `first` on attend to: committed rows, ancestors and themselves."""
+        mask = np.ones((tree.num_nodes - first, num_committed + tree.num_nodes), dtype=bool)
+        mask[:, num_committed:] = tree.ancestor_mask()[first:]
+        return mask
+
+    @property
+    def _additive(self) -> torch.dtype | None:
+        """Eager attention adds its mask to the scores: a boolean one would be silently wrong."""
+        return self.model.dtype if self._attention == "eager" else None
+
+    def _forward_static(
+        self, ids: np.ndarray, positions: np.ndarray, mask: np.ndarray
+    ) -> TreeOutput:
+        """The same through the compiled forward; what it returns is overwritten by the next."""
+        assert self._static is not None
+        output, num_rows = self._static(
+            ids,
+            positions,
+            mask,
+            cache=self.cache,
+            device=self._input_device,
+            additive=self._additive,
+            arguments={"use_cache": True, self._cache_argument: self._cache},
+        )
+        assert self._head_input is not None
+        layer_hidden = self._layer.rows[:num_rows].clone() if self._layer else None
+        return TreeOutput(
+            logits=output.logits[0, :num_rows, : self.vocab_size].clone(),
+            hidden=self._head_input[0, :num_rows].clone(),
+            layer_hidden=layer_hidden,
         )
 
     def _empty_cache(self, num_rows: int) -> TreeCache:
@@ -241,7 +299,8 @@ class HuggingFaceTarget:
             self._cache.clear()
             return self._cache
         self._cache = None  # Freed before the larger one is allocated.
-        capacity = -(-num_rows // CAPACITY_STEP) * CAPACITY_STEP
+        step = CAPACITY_STEP if self._static is None else COMPILED_CAPACITY_STEP
+        capacity = -(-num_rows // step) * step
         # Cached in float64, keys and values are not converted again at every step.
         dtype = torch.float64 if self._attention == EXACT_ATTENTION else None
         return TreeCache(num_layers=self.config.num_hidden_layers, capacity=capacity, dtype=dtype)
@@ -249,6 +308,7 @@ class HuggingFaceTarget:
     def _tensor(self, ids: list[int]) -> Tensor:
         return torch.tensor([ids], dtype=torch.long, device=self._input_device)
 
+    @no_type_check  # torch.compile traces it, and cannot see through the checks of tests.
     def _keep_head_input(self, module: nn.Module, args: tuple[Tensor, ...]) -> None:
         self._head_input = args[0]
 
@@ -269,6 +329,7 @@ class _Capture:
         if self.module is not None:
             self._handle.remove()
 
+    @no_type_check
     def _keep(self, module: nn.Module, args: Any, output: Any) -> None:
         # Layers give a tensor [1, n, d] or, in older releases, a tuple that begins with it.
         states = output if isinstance(output, Tensor) else output[0]

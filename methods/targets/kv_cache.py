@@ -9,12 +9,16 @@ Rows are written in place into buffers of fixed capacity; nothing grows by conca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, no_type_check
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from methods.targets.transfer import upload
 
 
 class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
@@ -23,6 +27,10 @@ class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
     Args:
         capacity: Most rows, in tokens.
         dtype: Of the buffers; None takes that of the first keys.
+
+    Attributes:
+        num_rows: Rows in use, in tokens.
+        fixed_rows: Where the next rows go, in forwards of fixed shapes; None: behind the others.
     """
 
     is_sliding = False
@@ -33,6 +41,7 @@ class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
         self.capacity = capacity
         self.dtype = dtype
         self.num_rows = 0
+        self.fixed_rows: Tensor | None = None
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor | None = None) -> None:
         """Allocates the buffers in the dtype and on the device of the first keys."""
@@ -40,12 +49,20 @@ class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
         self.values = self._buffer(key_states if value_states is None else value_states)
         self.is_initialized = True
 
+    @no_type_check  # torch.compile traces it, and cannot see through the checks of tests.
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Writes new rows [1, heads, n, head_dim] behind the others; returns views of all rows."""
+        """Writes new rows [1, heads, n, head_dim] behind the others; returns views of all rows.
+
+        With `fixed_rows` it writes there, and returns the whole buffers.
+        """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        if self.fixed_rows is not None:
+            self.keys.index_copy_(2, self.fixed_rows, key_states.to(self.keys.dtype))
+            self.values.index_copy_(2, self.fixed_rows, value_states.to(self.values.dtype))
+            return self.keys, self.values
         start, self.num_rows = self.num_rows, self.num_rows + key_states.shape[2]
         if self.num_rows > self.capacity:
             raise RuntimeError(f"cache of {self.capacity} rows asked to hold {self.num_rows}")
@@ -70,7 +87,8 @@ class TreeCacheLayer(CacheLayerMixin):  # type: ignore[misc]
 
     def _buffer(self, states: Tensor) -> Tensor:
         batch, heads, _, head_dim = states.shape
-        return states.new_empty((batch, heads, self.capacity, head_dim), dtype=self.dtype)
+        # Zeros: where whole buffers are attended to, what is masked out must be finite.
+        return states.new_zeros((batch, heads, self.capacity, head_dim), dtype=self.dtype)
 
     def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
         """Key length and offset of the mask; some releases pass positions instead of a length."""
@@ -133,10 +151,47 @@ class TreeCache(Cache):  # type: ignore[misc]
             if path[-1] >= len(path) and layer.is_initialized:
                 device = layer.keys.device
                 if device not in rows:
-                    rows[device] = torch.tensor(path, device=device) + self.num_committed
+                    rows[device] = upload(np.array(path) + self.num_committed, device)
                 index = rows[device]
             layer.keep(self.num_committed, len(path), index)
         self.num_committed += len(path)
+
+    @contextmanager
+    def written_at(self, rows: np.ndarray) -> Iterator[None]:
+        """Within it, a forward writes its rows there and attends to the whole buffers.
+
+        Raises:
+            RuntimeError: If they leave the buffers.
+        """
+        if rows[-1] >= self.capacity:
+            raise RuntimeError(f"cache of {self.capacity} rows asked to hold {rows[-1] + 1}")
+        places: dict[torch.device, Tensor] = {}
+        for layer in self.layers:
+            device = layer.keys.device
+            if device not in places:
+                places[device] = upload(rows, device)
+            layer.fixed_rows = places[device]
+        try:
+            yield
+        finally:
+            for layer in self.layers:
+                layer.fixed_rows = None
+
+    def note_rows(self, num_rows: int) -> None:
+        """Counts the rows that a forward of fixed shape has written, without its padding."""
+        for layer in self.layers:
+            layer.num_rows = num_rows
+
+    def truncate(self, num_rows: int) -> None:
+        """Forgets the last tree, and the committed rows behind the first `num_rows`.
+
+        Raises:
+            ValueError: If there are fewer committed rows than that.
+        """
+        if not 0 <= num_rows <= self.num_committed:
+            raise ValueError(f"num_rows must be in [0, {self.num_committed}], got {num_rows}")
+        self.note_rows(num_rows)
+        self.num_committed = num_rows
 
     def clear(self) -> None:
         """Forgets all rows; the buffers stay."""

@@ -24,6 +24,7 @@ from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.naming import model_label
 from methods.targets.prompting import encode_chat, load_template
 from methods.targets.smollm2 import FOLDER_NAME, ensure_smollm2
+from methods.targets.static_forward import CompileMode
 from methods.targets.tensor_parallel import (
     check_world,
     join,
@@ -99,6 +100,8 @@ class HuggingFaceConfig:
             tree do not influence each other. `bnb-8bit` and `bnb-4bit` are bitsandbytes.
         prepack: Repack float32 weights for MKL on CPU, and attend by groups (see
             `grouped_attention`); `auto` does where this torch has MKL.
+        compile: Compiles the forwards of trees, padded to few sizes: `inductor`, or `cudagraphs` on
+            CUDA; see `static_forward`.
         chat_template: `auto` is the tokenizer's own (plain text if it has none), `none` is plain
             text; else a packaged template's name or a file.
         chat_template_kwargs: Passed to the template.
@@ -116,6 +119,7 @@ class HuggingFaceConfig:
     trust_remote_code: bool = False
     quantization: Literal["int8", "bnb-8bit", "bnb-4bit"] | None = None
     prepack: Literal["auto"] | bool = "auto"
+    compile: CompileMode | None = None
     chat_template: str = "auto"
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     system_prompt: str | None = None
@@ -138,6 +142,8 @@ class HuggingFaceConfig:
         device = self._device()
         if self.tp_plan is not None:
             self._check_tensor_parallel()
+        if self.compile is not None:
+            self._check_compile(device)
         if self.name_or_path == EMBEDDED and self.revision is not None:
             raise ValueError("model.revision is for hub models: the embedded one has none")
         source = str(ensure_smollm2()) if self.name_or_path == EMBEDDED else self.name_or_path
@@ -154,6 +160,7 @@ class HuggingFaceConfig:
             vocab_size=len(tokenizer),
             eos_ids=eos_ids(model, tokenizer),
             is_quantized=self.quantization not in (None, "int8"),
+            compile_mode=self.compile,
         )
         template = load_template(tokenizer, self.chat_template)
         codec = ChatCodec(
@@ -191,6 +198,13 @@ class HuggingFaceConfig:
         if self.device != "auto":
             return checked_device(self.device)
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def _check_compile(self, device: torch.device) -> None:
+        for option in ("device_map", "tp_plan", "quantization"):
+            if getattr(self, option) is not None:
+                raise ValueError(f"model.compile and model.{option} exclude each other: set one")
+        if self.compile == "cudagraphs" and device.type != "cuda":
+            raise ValueError(f"model.compile=cudagraphs is for CUDA, got model.device={device}")
 
     def _check_tensor_parallel(self) -> None:
         for option in ("device_map", "quantization"):
@@ -246,8 +260,9 @@ class HuggingFaceConfig:
                 )
             quantize_linears_int8(model)
             return "int8"
-        if self.quantization is not None or self.prepack is False or self.tp_plan is not None:
-            return self.quantization or "stock"
+        is_stock = self.prepack is False or self.tp_plan is not None or self.compile is not None
+        if self.quantization is not None or is_stock:
+            return self.quantization or self.compile or "stock"
         if self.prepack == "auto" and not (is_cpu_float32 and linear_kernels()["prepacked"]):
             return "stock"
         prepack_linears(model)

@@ -32,12 +32,13 @@ logger = logging.getLogger(__name__)
 
 def world_size() -> int:
     """Processes that torchrun has started together; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    # Cluster schedulers set variables of the same names for other purposes.
+    return int(os.environ["WORLD_SIZE"]) if dist.is_torchelastic_launched() else 1
 
 
 def is_follower() -> bool:
     """Whether this process serves another one that decodes."""
-    return int(os.environ.get("RANK", "0")) != LEADER
+    return world_size() > 1 and int(os.environ["RANK"]) != LEADER
 
 
 def check_world() -> None:

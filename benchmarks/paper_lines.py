@@ -1,0 +1,186 @@
+"""Our runs and what was published in one table, line by line under one row title.
+
+Every line names its model and its data, and the hardware of both stands beside the table: other
+models, hardware and data give other numbers, and only the order of the rows can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.comparison import comparable
+from benchmarks.files import RunFolderError
+from benchmarks.leaderboard.conditions import conditions_of
+from benchmarks.leaderboard.headings import device_text
+from benchmarks.leaderboard.markdown import escape
+from benchmarks.outcomes import read_outcomes
+from benchmarks.paper_tables import PaperTable
+from benchmarks.published import SETTING, Published, published
+from benchmarks.results import StoredRun, read_run
+from benchmarks.shards import whole_run
+from benchmarks.table import new_table, plain_console
+
+WHOSE_WIDTH, UNLIMITED = 32, 1000
+EXPLANATION = (
+    f"Published: {SETTING}; from its abstract and drafts of its authors' answers to reviewers. "
+    "Other models, hardware and data than ours: compare the order of rows, not the numbers."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a table.
+
+    Attributes:
+        row: What was measured.
+        whose: `ours` or `published`, with model and dataset.
+        cells: One text per column, with intervals where there are any.
+    """
+
+    row: str
+    whose: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Runs under equal conditions, and what was published of the same.
+
+    Attributes:
+        title: Model, data, budget and hardware of ours.
+        heads: Titles of the columns of figures; those without a figure are left out.
+        lines: Row by row: in the order of ours, then those that are published only.
+    """
+
+    title: str
+    heads: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+def runs_of_sweep(folder: Path) -> list[StoredRun]:
+    """The runs of a sweep's cells that are done.
+
+    Raises:
+        RunFolderError: If a file is damaged, or a run is no longer there.
+    """
+    paths = [Path(o.path) for o in read_outcomes(folder) if o.path and o.code == 0]
+    wholes = dict.fromkeys(map(whole_run, paths))
+    return [read_run(path) for path in wholes if path is not None]
+
+
+def blocks_of(table: PaperTable, runs: Sequence[StoredRun]) -> list[Block]:
+    """A block per group of comparable runs.
+
+    Raises:
+        RunFolderError: If no run belongs into the table, or rows are needed and damaged.
+    """
+    by_id = {str(run.facts["run_id"]): run for run in runs}
+    blocks = []
+    for conditions, summaries in comparable([run.summary for run in by_id.values()]):
+        group = [by_id[str(summary["run"]["run_id"])] for summary in summaries]
+        if ours := _ours(table, group):
+            device = device_text(conditions_of(group[0]).device)
+            theirs = _theirs(table, str(group[0].facts["dataset"]))
+            blocks.append(_block(table, f"Ours: {conditions}; {device}", ours, theirs))
+    if not blocks:
+        raise RunFolderError(
+            f"none of the {len(runs)} finished runs belongs into the table of {table.name}"
+        )
+    return blocks
+
+
+def _ours(table: PaperTable, group: Sequence[StoredRun]) -> list[Line]:
+    placed = [(row, run) for run in group if (row := table.row(run, group)) is not None]
+    rows = [row for row, _ in placed]
+    lines = []
+    for row, run in placed:
+        # Two runs in one row differ in something that the table does not show.
+        name = "ours" if rows.count(row) == 1 else f"ours, run {run.facts['run_id']}"
+        whose = f"{name}: {run.facts['model']}, {run.facts['dataset']}"
+        cells = tuple(column.text(column.value(run, group)) for column in table.columns)
+        lines.append(Line(row=row, whose=whose, cells=cells))
+    return lines
+
+
+def _theirs(table: PaperTable, dataset: str) -> list[Line]:
+    return [_published(table, line) for line in published(table.name, dataset)]
+
+
+def _published(table: PaperTable, line: Published) -> Line:
+    figures = {name: {"value": value, "interval": None} for name, value in line.values.items()}
+    return Line(
+        row=line.row,
+        whose=f"published: {line.model}, {line.dataset} ({line.source})",
+        cells=tuple(column.text(figures.get(column.name)) for column in table.columns),
+    )
+
+
+def _block(table: PaperTable, title: str, ours: list[Line], theirs: list[Line]) -> Block:
+    lines = [*ours, *theirs]
+    order = list(dict.fromkeys(line.row for line in lines))
+    lines.sort(key=lambda line: order.index(line.row))
+    shown = [n for n in range(len(table.columns)) if any(line.cells[n] for line in lines)]
+    return Block(
+        title=title,
+        heads=tuple(table.columns[n].head for n in shown),
+        lines=tuple(
+            Line(row=line.row, whose=line.whose, cells=tuple(line.cells[n] for n in shown))
+            for line in lines
+        ),
+    )
+
+
+def print_table(table: PaperTable, runs: Sequence[StoredRun]) -> None:
+    """Prints the table to stdout.
+
+    Raises:
+        RunFolderError: If no run belongs into the table, or rows are needed and damaged.
+    """
+    console = plain_console()
+    blocks = [(block.title, _grid(block)) for block in blocks_of(table, runs)]
+    # An interval that is broken over lines cannot be read.
+    wide = console.options.update(max_width=UNLIMITED)
+    widths = [Measurement.get(console, wide, grid).maximum for _, grid in blocks]
+    console.width = max(console.width, *widths)
+    parts: list[RenderableType] = [
+        Text(f"{table.title}, beside published figures", style="bold"),
+        "",
+    ]
+    for title, grid in blocks:
+        parts += [Text(title), grid, ""]
+    console.print(Group(*parts, *map(Text, _notes(table))))
+
+
+def _grid(block: Block) -> Table:
+    grid = new_table("", "whose", *block.heads, may_wrap=("whose",))
+    grid.columns[1].width = WHOSE_WIDTH
+    previous = None
+    for line in block.lines:
+        grid.add_row("" if line.row == previous else line.row, line.whose, *line.cells)
+        previous = line.row
+    return grid
+
+
+def markdown_table(table: PaperTable, runs: Sequence[StoredRun]) -> str:
+    """The same for notes and README files.
+
+    Raises:
+        RunFolderError: If no run belongs into the table, or rows are needed and damaged.
+    """
+    parts = [f"### {table.title}"]
+    for block in blocks_of(table, runs):
+        rows = [["", "whose", *block.heads], ["---", "---", *["---:"] * len(block.heads)]]
+        rows += [[escape(t) for t in (line.row, line.whose, *line.cells)] for line in block.lines]
+        parts += [escape(block.title), "\n".join(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n\n".join([*parts, *map(escape, _notes(table))]) + "\n"
+
+
+def _notes(table: PaperTable) -> list[str]:
+    return [EXPLANATION, *([table.note] if table.note else [])]
