@@ -155,9 +155,11 @@ if __name__ == "__main__":
     if is_sweep:
         sys.exit(sweep(arguments))
     # Rank 0 tells what there is to tell.
-    with Path(os.devnull).open("w") as nowhere:
-        with redirect_stdout(nowhere if is_follower() else sys.stdout):
-            main()
+    with (
+        Path(os.devnull).open("w") as nowhere,
+        redirect_stdout(nowhere if is_follower() else sys.stdout),
+    ):
+        main()
     for outcome in OUTCOMES:
         if outcome.message:
             sys.stderr.write(f"error: {outcome.message.strip()}\n")
