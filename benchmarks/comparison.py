@@ -9,9 +9,18 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from benchmarks.table import Summary, badge, new_table, plain_console, show, show_count, variant
+from benchmarks.table import (
+    Summary,
+    badge,
+    new_table,
+    plain_console,
+    show,
+    show_count,
+    stop_note,
+    variant,
+)
 
-SCORE, CERTIFICATE = "score (vanilla)", "certificate"
+SCORE, CERTIFICATE, STOPPED = "score (vanilla)", "certificate", "stopped early"
 """Columns of words, which may need several lines."""
 CONDITIONS = (
     "dataset_hash", "split", "num_prompts", "history", "state", "order_seed", "law", "repeats",
@@ -55,18 +64,24 @@ def conditions(summary: Summary) -> str:
     return ", ".join(
         [
             f"{run['model']}{variant(run)} on {run['dataset']}",
-            f"{summary['num_measured']} prompts x up to {run['max_new_tokens']} tokens",
+            f"{_num_prompts(summary)} prompts x up to {run['max_new_tokens']} tokens",
             *words,
         ]
     )
 
 
+def _num_prompts(summary: Summary) -> int:
+    """Measured ones; of a run that was stopped all, so that it stands beside what it lost to."""
+    stop = summary.get("stopped")
+    return int(stop["num_total"] if stop else summary["num_measured"])
+
+
 def table_of(runs: Sequence[Summary]) -> list[list[str]]:
-    """Heads, vanilla as it was measured beside the first run, and a line per run.
+    """Heads, vanilla as it was measured beside the first whole run, and a line per run.
 
     Columns that are empty in all runs are left out.
     """
-    metrics = runs[0]["metrics"]
+    metrics = next((run for run in runs if not run.get("stopped")), runs[0])["metrics"]
     rate, tau = metrics["vanilla_tokens_per_second"], metrics["vanilla_tau"]
     vanilla = {"method": "vanilla", "tok/s": show(rate, ".1f"), "tau": show(tau, ".2f")}
     lines = [vanilla, *map(cells, runs)]
@@ -89,6 +104,7 @@ def cells(summary: Summary) -> dict[str, str]:
         "ROUGE-L": show(metrics["rouge_l"], ".2f") if is_relaxed else "",
         SCORE: _scores(metrics),
         CERTIFICATE: _certificate(summary),
+        STOPPED: stop_note(summary).removeprefix("stopped "),
     }
 
 
@@ -117,7 +133,7 @@ def render_comparison(summaries: Sequence[Summary]) -> Group:
     parts: list[Any] = []
     for title, runs in comparable(summaries):
         heads, *lines = table_of(runs)
-        table = new_table(*heads, may_wrap=(SCORE, CERTIFICATE))
+        table = new_table(*heads, may_wrap=(SCORE, CERTIFICATE, STOPPED))
         for line in lines:
             table.add_row(*line)
         parts += [Text(title, style="bold"), table, ""]

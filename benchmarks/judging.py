@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.certificate import certify
+from benchmarks.datasets.base import Dataset
 from benchmarks.divergence import examine
 from benchmarks.files import RunFolderError, read_json, write_json
 from benchmarks.metrics import summarize
@@ -15,6 +16,7 @@ from benchmarks.progress import counting
 from benchmarks.provenance import machine_kind
 from benchmarks.records import SCHEMA_VERSION, Request
 from benchmarks.row_log import read_requests
+from benchmarks.run_folder import STATUS
 from benchmarks.run_spec import RunSpec
 from benchmarks.scoring.scores import read_scores, score_run, write_scores
 
@@ -26,6 +28,8 @@ SCORES = "scores.jsonl"
 
 def summarize_folder(path: Path) -> dict[str, Any]:
     """What `summary.json` holds: the facts of the run and metrics computed from its rows alone.
+
+    `stopped` says why there are no more of them, if `status.json` does.
 
     Raises:
         RunFolderError: If a file is missing or damaged.
@@ -42,12 +46,14 @@ def summarize_folder(path: Path) -> dict[str, Any]:
         scores=read_scores(path / SCORES),
     )
     certificate = certify(requests, run_facts, read_json(path / EXAMINED))
+    stopped = (read_json(path / STATUS) or {}).get("stopped")
     return {
         "schema_version": SCHEMA_VERSION,
         "run": run_facts,
         "is_one_machine": len(set(map(machine_kind, sessions))) == 1,
         "certificate": certificate.to_json(),
         **metrics,
+        **({"stopped": stopped} if stopped else {}),
     }
 
 
@@ -55,7 +61,13 @@ def judge(spec: RunSpec, path: Path, requests: Sequence[Request]) -> None:
     """Looks at differences with the target model, and scores the answers."""
     if spec.is_lossless:
         write_json(path / EXAMINED, _examine(spec, requests))
-    score(spec, path, requests)
+    score(
+        path,
+        requests,
+        spec.dataset,
+        allow_code_execution=spec.allow_code_execution,
+        progress=spec.progress,
+    )
 
 
 def _examine(spec: RunSpec, requests: Sequence[Request]) -> dict[str, Any]:
@@ -69,16 +81,20 @@ def _examine(spec: RunSpec, requests: Sequence[Request]) -> dict[str, Any]:
         return {"divergences": [], "error": f"{type(error).__name__}: {error}"}
 
 
-def score(spec: RunSpec, path: Path, requests: Sequence[Request]) -> None:
+def score(
+    path: Path,
+    requests: Sequence[Request],
+    dataset: Dataset,
+    *,
+    allow_code_execution: bool,
+    progress: bool,
+) -> None:
     """Writes scores, unless that has been done with as much as is allowed now."""
-    with counting("scoring answers", len(requests), spec.progress) as progress:
+    with counting("scoring answers", len(requests), progress) as advance:
         rows, note = score_run(
-            requests,
-            spec.dataset,
-            allow_code_execution=spec.allow_code_execution,
-            progress=progress,
+            requests, dataset, allow_code_execution=allow_code_execution, progress=advance
         )
-    if note and any(prompt.task for prompt in spec.dataset.prompts):
+    if note and any(prompt.task for prompt in dataset.prompts):
         logger.info("%s", note)
     if rows:
         write_scores(path / SCORES, rows)

@@ -29,7 +29,7 @@ DISTRIBUTIONS = {
 }
 IGNORED_CONFIG = (
     "results_dir", "progress", "on_error", "wandb", "wandb_project", "hydra", "dataset.path",
-    "datastore", "allow_code_execution", "shard",
+    "datastore", "allow_code_execution", "shard", "stop_early",
 )  # fmt: skip
 """Dotted keys that say where things lie or how a run is shown, and cannot change its results; of a
 datastore the content counts."""

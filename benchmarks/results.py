@@ -1,4 +1,4 @@
-"""Finished runs as they lie on the disk, and the folders that cannot be used, with the reason.
+"""Ended runs as they lie on the disk, and the folders that cannot be used, with the reason.
 
 Nothing is computed here: a table shows what a run wrote when it ended. Raw rows are read only by
 who asks for them, since a committed result may come without.
@@ -18,6 +18,7 @@ import yaml
 from benchmarks.files import RunFolderError, explain_os_errors, file_hash, read_json
 from benchmarks.records import SCHEMA_VERSION, Request
 from benchmarks.row_log import read_requests
+from benchmarks.table import stop_note
 
 ROWS = "requests.jsonl"
 _FILES = ("env.json", "status.json", "summary.json", ROWS)
@@ -26,7 +27,7 @@ _FILES = ("env.json", "status.json", "summary.json", ROWS)
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """A finished run, measured here or imported.
+    """A finished run, measured here or imported; or one that was stopped early.
 
     Attributes:
         path: Its folder.
@@ -50,6 +51,11 @@ class StoredRun:
     def is_imported(self) -> bool:
         """Whether others measured it."""
         return self.env.get("imported") is not None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was stopped early, and has figures of its first prompts only."""
+        return bool(self.summary.get("stopped"))
 
     @property
     def has_rows(self) -> bool:
@@ -84,8 +90,14 @@ class Unusable:
         return f"{self.path}: {self.reason}"
 
 
-def read_runs(paths: Sequence[Path]) -> tuple[list[StoredRun], list[Unusable]]:
+def read_runs(
+    paths: Sequence[Path], *, keep_stopped: bool = False
+) -> tuple[list[StoredRun], list[Unusable]]:
     """All runs in or below some folders, each once, in the order of their paths.
+
+    Args:
+        paths: Run folders, or folders of runs.
+        keep_stopped: Whether runs that were stopped early are wanted, by who marks them.
 
     Returns:
         The finished runs; the run folders that are half-written, of another version, or mixed up.
@@ -105,26 +117,32 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[StoredRun], list[Unusable]]:
             if place in runs or place in unusable:
                 continue
             try:
-                runs[place] = read_run(folder)
+                run = read_run(folder)
             except RunFolderError as error:
                 unusable[place] = Unusable(path=folder, reason=str(error))
+                continue
+            if run.is_stopped and not keep_stopped:
+                reason = f"not whole: {stop_note(run.summary)}"
+                unusable[place] = Unusable(path=folder, reason=reason)
+            else:
+                runs[place] = run
     return list(runs.values()), list(unusable.values())
 
 
 def read_run(folder: Path) -> StoredRun:
-    """One finished run.
+    """One finished run, or one that was stopped early.
 
     Raises:
-        RunFolderError: If it is not finished, damaged, of another version, or mixed with another.
+        RunFolderError: If it has not ended, is damaged, of another version, or mixed with another.
     """
     status = read_json(folder / "status.json") or {}
     state = status.get("state")
-    if state != "done":
+    if state not in ("done", "stopped"):
         raise RunFolderError(_explain_state(state, status.get("reason")))
     summary, env = read_json(folder / "summary.json"), read_json(folder / "env.json")
     if summary is None or env is None:
         missing = "summary.json" if summary is None else "env.json"
-        raise RunFolderError(f"half-written: it is marked as done but has no {missing}")
+        raise RunFolderError(f"half-written: it is marked as {state} but has no {missing}")
     for name, value in (("summary.json", summary), ("env.json", env)):
         _check_version(name, value)
         if not isinstance(value.get("run"), dict):
@@ -185,6 +203,8 @@ def _is_metric(value: object) -> bool:
 
 
 def _check_unmixed(run: StoredRun, status: Mapping[str, Any]) -> None:
+    if run.is_stopped != (status["state"] == "stopped"):
+        raise RunFolderError("summary.json and status.json disagree on an early stop")
     ids = {run.summary["run"]["run_id"], run.env["run"]["run_id"]}
     if len(ids) > 1:
         raise RunFolderError(f"files of several runs are mixed: {' and '.join(sorted(ids))}")

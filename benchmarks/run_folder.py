@@ -6,7 +6,7 @@
     scores.jsonl    one row per scored answer, if the dataset has scorers  at the end
     examination.json  what the target model says of a lossless method's output  at the end
     summary.json    every metric, computed from these                    at the end
-    status.json     running / done / failed / interrupted, and why       always
+    status.json     running / done / stopped / failed / interrupted, why always
 
 A folder is written by one process at a time, kept apart by a lock that dies with its holder.
 """
@@ -38,8 +38,9 @@ from benchmarks.records import Request
 from benchmarks.row_log import RowLog
 
 LOCK = ".lock"
+STATUS = "status.json"
 HASHED = ("requests.jsonl", "summary.json")
-State = Literal["running", "done", "failed", "interrupted"]
+State = Literal["running", "done", "stopped", "failed", "interrupted"]
 
 
 class RunFolderBusy(RunFolderError):
@@ -65,6 +66,16 @@ class RunFolder:
     def is_done(self) -> bool:
         """Whether the run has finished."""
         return self._status.get("state") == "done"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the run was stopped early, and could be continued."""
+        return self._status.get("state") == "stopped"
+
+    @property
+    def num_expected(self) -> int:
+        """Rows that an ended run has: all, or those from before it was stopped."""
+        return int(self._status["num_rows" if self.is_stopped else "num_expected"])
 
     @property
     def log(self) -> RowLog:
@@ -169,15 +180,38 @@ class RunFolder:
         write_atomically(self.path / "config.yaml", text.encode())
         write_json(self.path / "env.json", environment)
 
-    def finish(self, summary: Mapping[str, Any], *, failure: str | None = None) -> None:
-        """Writes the metrics and ends the run, as `failed` if a reason is given.
+    def note_stop(self, stopped: Mapping[str, Any]) -> None:
+        """Writes down that no more rows will be measured, and why, before they are judged.
+
+        Raises:
+            RunFolderError: If the file cannot be written.
+        """
+        self._status["stopped"] = dict(stopped)
+        self._write_status("running", None)
+
+    def finish(
+        self,
+        summary: Mapping[str, Any],
+        *,
+        failure: str | None = None,
+        stopped: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Writes the metrics and ends the run: as `failed` or `stopped` if a reason is given.
+
+        Args:
+            summary: The metrics.
+            failure: Why the run as a whole failed.
+            stopped: Why it was stopped early.
+            inputs: By what it is found again before a model is loaded; see `benchmarks.inputs`.
 
         Raises:
             RunFolderError: If a file cannot be written.
         """
         write_json(self.path / "summary.json", summary)
-        self._status["hashes"] = self._hashes()
-        self._write_status("failed" if failure else "done", failure)
+        self._status |= {"hashes": self._hashes(), "inputs": dict(inputs or {})}
+        state: State = "failed" if failure else "stopped" if stopped else "done"
+        self._write_status(state, failure or stopped)
 
     def renew(self, summary: Mapping[str, Any]) -> None:
         """Writes the metrics of a finished run again.
@@ -187,7 +221,7 @@ class RunFolder:
         """
         if summary != read_json(self.path / "summary.json"):
             write_json(self.path / "summary.json", summary)
-            write_json(self.path / "status.json", self._status | {"hashes": self._hashes()})
+            write_json(self.path / STATUS, self._status | {"hashes": self._hashes()})
 
     def _hashes(self) -> dict[str, str]:
         """By which readers know that files belong together and were not edited."""
@@ -219,10 +253,10 @@ class RunFolder:
             "num_rows": len(requests),
             "num_error_rows": sum(request.error is not None for request in requests),
         }
-        write_json(self.path / "status.json", self._status)
+        write_json(self.path / STATUS, self._status)
 
     def _read_status(self) -> dict[str, Any]:
-        return read_json(self.path / "status.json") or {}
+        return read_json(self.path / STATUS) or {}
 
     def _describe_holder(self) -> str:
         with suppress(RunFolderError):
@@ -250,6 +284,12 @@ def is_held(path: Path) -> bool:
 def run_path(results_dir: Path, *, model: str, dataset: str, method: str, run_id: str) -> Path:
     """`results_dir/<model>/<dataset>/<method>/<run-id>`, with names made fit for folders."""
     return results_dir.joinpath(*map(_folder_name, (model, dataset, method)), run_id)
+
+
+def run_folders(results_dir: Path, *, dataset: str, method: str) -> list[Path]:
+    """The folders of runs of a method on a dataset, whatever the model, that have a status."""
+    pattern = "/".join(["*", _folder_name(dataset), _folder_name(method), "*", STATUS])
+    return [path.parent for path in sorted(results_dir.glob(pattern))]
 
 
 def _folder_name(name: str) -> str:

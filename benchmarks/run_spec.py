@@ -17,6 +17,7 @@ from benchmarks.tracking import DEFAULT_PROJECT, MODES
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
 from methods.targets.base import TargetModel, TextCodec
+from methods.targets.facts import model_identity
 
 GenerateCall = Callable[[Sequence[int], int], Sequence[int]]
 """Prompt ids and output budget -> the new ids, of the library's own greedy decoding."""
@@ -68,6 +69,9 @@ class RunSpec:
         load_seconds: How long loading the target model took; None if unknown.
         progress: Whether to show progress on stderr.
         shard: Which part of the prompts this job measures; None for all.
+        stop_early: Whether to end once the run is surely slower than the best finished one.
+        inputs: By what the finished run is found before a model is loaded (`benchmarks.inputs`);
+            empty if it cannot be.
     """
 
     config: Mapping[str, Any]
@@ -104,6 +108,8 @@ class RunSpec:
     load_seconds: float | None = None
     progress: bool = True
     shard: Shard | None = None
+    stop_early: bool = False
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -129,6 +135,11 @@ class RunSpec:
             raise ValueError(
                 f"shard={self.shard.index}/{self.shard.num_shards} needs state=reset: what a "
                 f"retriever learns from earlier prompts (state={self.state}) is in another job"
+            )
+        if self.shard is not None and self.stop_early:
+            raise ValueError(
+                f"stop_early=true needs all prompts in one job, got "
+                f"shard={self.shard.index}/{self.shard.num_shards}: leave one of them out"
             )
         if self.vanilla.retriever is not None:
             raise ValueError("vanilla must have no retriever: it is the same loop without drafts")
@@ -173,6 +184,8 @@ class RunSpec:
             "num_control_prompts": self.controlled,
             "num_traced_prompts": self.num_traced_prompts,
             "warm": hash_prompts(self.warm_prompts) if self.state == "warm" else None,
+            "weights": model_identity(self.model_hashes),
+            "tokenizer": self.model_hashes.get("tokenizer_hash"),
         }
         return run_id(
             self.config,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.datasets.base import Dataset
 from benchmarks.files import RunFolderError
 from benchmarks.judging import judge, score, summarize_folder
 from benchmarks.provenance import code_version, describe_environment
@@ -31,13 +32,18 @@ class RunResult:
         path: The run folder.
         summary: What `summary.json` holds.
         failure: Why the run as a whole failed; None if it did not.
-        was_finished: It had finished before, and nothing was measured.
+        was_finished: It had ended before, and nothing was measured.
     """
 
     path: Path
     summary: Mapping[str, Any]
     failure: str | None = None
     was_finished: bool = False
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it was stopped early, now or before."""
+        return "stopped" in self.summary
 
 
 def run(spec: RunSpec) -> RunResult:
@@ -67,6 +73,8 @@ def _run(spec: RunSpec, path: Path) -> RunResult:
         session = Session(spec, folder)
         if folder.is_done:
             return _finished(spec, folder, session.num_expected)
+        if folder.is_stopped and spec.stop_early:
+            return _finished(spec, folder, folder.num_expected)
         folder.start(
             config=spec.config,
             facts=_facts(spec),
@@ -80,35 +88,73 @@ def _run(spec: RunSpec, path: Path) -> RunResult:
             facts=spec.facts,
             directory=folder.path,
         ) as tracker:
-            session.measure(tracker)
-            result = _conclude(spec, folder)
+            stop = session.measure(tracker)
+            if stop is not None:
+                folder.note_stop(stop.to_json())
+            result = _conclude(spec, folder, None if stop is None else stop.reason)
             if tracker.is_active:
                 tracker.log_summary(result.summary, _figures(folder.path))
         return result
 
 
+def reopen(
+    path: Path, dataset: Dataset, *, allow_code_execution: bool, progress: bool
+) -> RunResult:
+    """The result of a run that has ended, without its model.
+
+    Raises:
+        RunFolderBusy: If another process continues it after an early stop.
+        RunFolderError: If the run folder cannot be written, or holds damaged files.
+    """
+    with RunFolder(path) as folder:
+        return _reopen(
+            folder,
+            folder.num_expected,
+            dataset,
+            allow_code_execution=allow_code_execution,
+            progress=progress,
+        )
+
+
 def _finished(spec: RunSpec, folder: RunFolder, num_expected: int) -> RunResult:
+    return _reopen(
+        folder,
+        num_expected,
+        spec.dataset,
+        allow_code_execution=spec.allow_code_execution,
+        progress=spec.progress,
+    )
+
+
+def _reopen(
+    folder: RunFolder,
+    num_expected: int,
+    dataset: Dataset,
+    *,
+    allow_code_execution: bool,
+    progress: bool,
+) -> RunResult:
     """A run that has been measured; scored again if more is allowed now."""
     requests = read_requests(folder.path / "requests.jsonl")
     if len(requests) != num_expected:
         raise RunFolderError(
-            f"{folder.path} is marked as done, but holds {len(requests)} of {num_expected} rows: "
+            f"{folder.path} is marked as ended, but holds {len(requests)} of {num_expected} rows: "
             "move it away to measure anew"
         )
-    if spec.allow_code_execution:  # Which may not have been allowed before.
-        score(spec, folder.path, requests)
+    if allow_code_execution:  # Which may not have been allowed before.
+        score(folder.path, requests, dataset, allow_code_execution=True, progress=progress)
     # From the rows again: a table must not outlive the data that it comes from.
     summary = summarize_folder(folder.path)
     folder.renew(summary)
     return RunResult(path=folder.path, summary=summary, was_finished=True)
 
 
-def _conclude(spec: RunSpec, folder: RunFolder) -> RunResult:
-    """What is made of the rows when all are there."""
+def _conclude(spec: RunSpec, folder: RunFolder, stopped: str | None = None) -> RunResult:
+    """What is made of the rows when all are there, or there will be no more of them."""
     judge(spec, folder.path, folder.log.requests)
     summary = summarize_folder(folder.path)
     failure = _failure(summary)
-    folder.finish(summary, failure=failure)
+    folder.finish(summary, failure=failure, stopped=stopped, inputs=spec.inputs)
     return RunResult(path=folder.path, summary=summary, failure=failure)
 
 

@@ -20,6 +20,7 @@ from benchmarks.records import Arm, Request, RequestError, RequestKey, Turn
 from benchmarks.responder import Responder
 from benchmarks.run_folder import RunFolder
 from benchmarks.run_spec import RunSpec
+from benchmarks.stopping import EarlyStopping, Stop
 from benchmarks.tracking import Tracker
 
 WARMUP_PROMPTS = tuple(
@@ -46,6 +47,7 @@ class Session:
     def __init__(self, spec: RunSpec, folder: RunFolder) -> None:
         self.spec, self.folder = spec, folder
         self.responder = Responder(spec)
+        self.stopping = EarlyStopping(spec, folder.path)
 
     @cached_property
     def _generate_ids(self) -> frozenset[str]:
@@ -83,8 +85,8 @@ class Session:
             arms.append("control")
         return tuple(arms)
 
-    def measure(self, tracker: Tracker) -> None:
-        """Warms up, then measures every row that is not there yet."""
+    def measure(self, tracker: Tracker) -> Stop | None:
+        """Warms up, then measures every row that is not there yet; or says why it stopped early."""
         spec = self.spec
         label = f"{spec.method.name} on {spec.dataset.name}"
         num_total = spec.repeats * len(spec.indices)
@@ -97,7 +99,9 @@ class Session:
                 spec.reset_peak_memory()
                 self._warm_up()
             for repeat in range(spec.repeats):
-                self._measure_pass(repeat, progress, tracker)
+                if stop := self._measure_pass(repeat, progress, tracker):
+                    return stop
+        return None
 
     def _warm_up(self) -> None:
         """Untimed answers; every pass begins with a reset of what the retriever learnt here."""
@@ -105,14 +109,14 @@ class Session:
             for arm in self.arms(0):
                 self._attempt(WARMUP_PROMPTS[number % len(WARMUP_PROMPTS)], arm, number)
 
-    def _measure_pass(self, repeat: int, progress: RunProgress, tracker: Tracker) -> None:
+    def _measure_pass(self, repeat: int, progress: RunProgress, tracker: Tracker) -> Stop | None:
         """One pass over the dataset; what an earlier session recorded is not measured again."""
         self._reset_retriever()
         rows = {request.key: request for request in self.folder.log.requests}
         is_complete = all(key in rows for i in self.spec.indices for key in self._keys(i, repeat))
         if self.spec.state == "warm" and not is_complete:
             self._warm_retriever(repeat)
-        for index in self.spec.indices:
+        for number, index in enumerate(self.spec.indices, start=1):
             keys = self._keys(index, repeat)
             if self.spec.state == "reset":
                 self._reset_retriever()
@@ -124,6 +128,13 @@ class Session:
             is_earlier = all(rows[key].session < self.folder.session for key in keys)
             progress.add([rows[key] for key in keys], is_earlier=is_earlier)
             tracker.log_prompt([rows[key] for key in keys])
+            if (
+                repeat == 0
+                and not is_earlier
+                and (stop := self.stopping.look(number, self.folder.log.requests))
+            ):
+                return stop
+        return None
 
     def _warm_retriever(self, repeat: int) -> None:
         """Untimed answers that the retriever may learn from."""

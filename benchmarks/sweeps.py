@@ -21,8 +21,9 @@ from benchmarks.outcomes import SWEEP, CellStart, read_outcome, read_start
 from benchmarks.run_folder import is_held
 from benchmarks.table import new_table
 
-State = Literal["done", "running", "waiting", "failed", "lost", "missing"]
-"""`waiting` is queued, `lost` started and ended without a word, `missing` never started."""
+State = Literal["done", "stopped", "running", "waiting", "failed", "lost", "missing"]
+"""`stopped` ended early, as another run was surely faster; `waiting` is queued, `lost` started and
+ended without a word, `missing` never started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Cell:
     Attributes:
         label: Its overrides.
         state: See `State`.
-        detail: Why it failed, or where it is.
+        detail: Why it failed or stopped, or where it is.
         num_rows: Rows that its run has so far.
         num_expected: Rows that it will have; None before it is known.
         seconds: How long it took or has taken; None if it has not started.
@@ -113,10 +114,11 @@ def _started(folder: Path) -> list[Path]:
 def _cell(folder: Path, label: str, queued: set[str] | None) -> Cell:
     start, outcome = read_start(folder), read_outcome(folder)
     if outcome is not None:
-        facts = _progress(outcome.path or (start.path if start else None))
+        path = outcome.path or (start.path if start else None)
+        facts, stopped = _progress(path), _why_stopped(path)
         seconds = None if start is None else _seconds(start, folder / "outcome.json")
-        state: State = "failed" if outcome.code else "done"
-        detail = (outcome.message or "").strip().splitlines()[:1]
+        state: State = "failed" if outcome.code else "stopped" if stopped else "done"
+        detail = (outcome.message or stopped).strip().splitlines()[:1]
         return Cell(
             label=outcome.label, state=state, detail="".join(detail), seconds=seconds, **facts
         )
@@ -139,6 +141,12 @@ def _progress(path: str | None) -> dict[str, Any]:
     rows = folder / "requests.jsonl"
     num_rows = rows.read_bytes().count(b"\n") if rows.is_file() else 0
     return {"path": path, "num_rows": num_rows, "num_expected": status.get("num_expected")}
+
+
+def _why_stopped(path: str | None) -> str:
+    """The reason that a run folder gives for an early stop; empty if there was none."""
+    status = read_json(Path(path) / "status.json") if path else None
+    return str(status["reason"]) if status and status.get("state") == "stopped" else ""
 
 
 def _is_alive(start: CellStart, queued: set[str] | None) -> bool:
@@ -189,7 +197,7 @@ def _advice(sweep: Sweep) -> list[str]:
     for cell in sweep.cells:
         counts[cell.state] = counts.get(cell.state, 0) + 1
     lines = [", ".join(f"{number} {state}" for state, number in counts.items())]
-    if sweep.seconds_left and set(counts) - {"done", "failed"}:
+    if sweep.seconds_left and set(counts) - {"done", "stopped", "failed"}:
         lines.append(f"about {sweep.seconds_left / 60:.0f} minutes left at this pace")
     if sweep.unfinished:
         lines.append(f"all that is not done: {sweep.command}")

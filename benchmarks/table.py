@@ -196,6 +196,8 @@ def _verdict(summary: Summary) -> Text:
     metrics, num_prompts = summary["metrics"], summary["num_measured"]
     word = verdict(metrics[summary["primary_speedup"]]["interval"])
     lines = [f"{summary['run']['method']} against vanilla: {word} ({num_prompts} prompts)"]
+    if note := stop_note(summary):
+        lines.append(f"{note} (stop_early=false continues it)")
     if not summary["has_equal_lengths"]:
         lines.append(
             f"lengths differ ({show(metrics['output_tokens'], '.0f')} tokens, vanilla "
@@ -318,6 +320,15 @@ def show(metric: Mapping[str, Any], form: str) -> str:
     if form == "x-" or interval is None:
         return f"{value:.2f}x"
     return f"{value:.2f}x [{interval[0]:.2f}, {interval[1]:.2f}]"
+
+
+def stop_note(summary: Summary) -> str:
+    """`stopped at 16 of 48 prompts: slower than pld`; empty if the run was not stopped early."""
+    stop = summary.get("stopped")
+    if not stop:
+        return ""
+    place = f"{stop['num_prompts']} of {stop['num_total']} prompts"
+    return f"stopped at {place}: slower than {stop['better']}"
 
 
 def badge(summary: Summary) -> str:

@@ -94,7 +94,7 @@ def _run(name: str, overrides: Sequence[str]) -> StoredRun:
     """The finished run of one condition."""
     changes = CONDITIONS[name].items()
     words = [f"{key}={'null' if value is None else value}" for key, value in changes]
-    outcome = _measure(_composed([*overrides, *words]))
+    outcome = _measure(_composed([*overrides, *words, "stop_early=false"]))
     if outcome.path is None:
         raise _Refused(f"state '{name}': {outcome.message or ''}", outcome.code or 1)
     return read_run(outcome.path)

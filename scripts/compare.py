@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--format", choices=("text", "markdown"), default="text")
     options = parser.parse_args(arguments)
     try:
-        runs, unusable = read_runs(options.paths)
+        runs, unusable = read_runs(options.paths, keep_stopped=True)
         if not runs:
             raise RunFolderError(f"no finished run; the first folder: {unusable[0]}")
     except RunFolderError as error:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Writes the tables: 0 if there are any, 2 if the folders hold nothing to show."""
     options = _parse(arguments)
     try:
-        runs, unusable = read_runs(options.paths)
+        runs, unusable = read_runs(options.paths, keep_stopped=True)
         leaderboard = build_leaderboard(_chosen(runs, unusable, options.dataset), unusable)
         _write(FORMATS[options.format](leaderboard), options.output)
     except RunFolderError as error:

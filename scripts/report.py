@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     output = options.output or options.paths[0] / "report.html"
     try:
-        runs, unusable = read_runs(options.paths)
+        runs, unusable = read_runs(options.paths, keep_stopped=True)
         if not runs:
             reasons = "\n".join(f"  {one}" for one in unusable)
             raise RunFolderError(f"no finished run to show:\n{reasons}")

@@ -35,8 +35,8 @@ class Row:
 
     Attributes:
         entry: What is known of the run.
-        rank: From 1, by overall speedup; None for vanilla, for a run without a speedup and for a
-            lossless method whose certificate failed.
+        rank: From 1, by overall speedup; None for vanilla, for a run without a speedup, for one
+            that was stopped early and for a lossless method whose certificate failed.
         standing: Against the leader of the table; empty for lines without a rank.
     """
 
@@ -160,7 +160,7 @@ def _baseline(tasks: Tasks) -> Entry:
 
 def _rank(entries: Sequence[Entry]) -> tuple[Row, ...]:
     ordered = sorted(entries, key=_place)
-    ranked = [e for e in ordered if not (e.is_baseline or e.is_broken or e.overall is None)]
+    ranked = [e for e in ordered if _can_be_ranked(e)]
     ranks = {id(entry): rank for rank, entry in enumerate(ranked, start=1)}
     return tuple(
         Row(entry=e, rank=ranks[id(e)], standing=_standing(ranked[0], e))
@@ -168,6 +168,11 @@ def _rank(entries: Sequence[Entry]) -> tuple[Row, ...]:
         else Row(entry=e)
         for e in ordered
     )
+
+
+def _can_be_ranked(entry: Entry) -> bool:
+    is_whole = not (entry.is_broken or entry.is_stopped)
+    return is_whole and not entry.is_baseline and entry.overall is not None
 
 
 def _place(entry: Entry) -> tuple[bool, float, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from benchmarks.leaderboard.boards import Board, Row
 from benchmarks.leaderboard.entries import Entry
 from benchmarks.statistics import verdict
-from benchmarks.table import show, show_count
+from benchmarks.table import show, show_count, stop_note
 
 MODELS = "Models"
 TAU = "#Mean Accepted Tokens"
@@ -139,6 +139,12 @@ def _verdict(row: Row) -> str:
     return "" if row.entry.overall is None or row.entry.is_baseline else verdict(row.entry.interval)
 
 
+def _against_leader(row: Row) -> str:
+    """The standing; of a run that was stopped early where, and what it lost to."""
+    stopped = "" if row.entry.run is None else stop_note(row.entry.run.summary)
+    return stopped or row.standing
+
+
 def _value(name: str, form: str) -> Callable[[Row], str]:
     def text(row: Row) -> str:
         value = row.entry.value(name)
@@ -215,7 +221,7 @@ def _stores(row: Row) -> str:
 _RESULTS: dict[str, Callable[[Row], str]] = {
     "95 % interval": _interval,
     "Against vanilla": _verdict,
-    "Against the leader": lambda row: row.standing,
+    "Against the leader": _against_leader,
     "Coverage": _value("draft_coverage", ".0%"),
     "Strict tau": _value("strict_tau", ".2f"),
     "Quality": _quality,

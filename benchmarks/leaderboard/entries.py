@@ -51,11 +51,17 @@ class Entry:
 
     @property
     def has_failures(self) -> bool:
-        """Whether some prompts could not be measured, so that it ran on other prompts than most."""
+        """Whether some prompts were not measured, so that it ran on other prompts than most."""
         if self.run is None:
             return False
         summary = self.run.summary
-        return bool(summary["num_failed"] or summary["num_measured"] < summary["num_prompts"])
+        is_partial = summary["num_measured"] < summary["num_prompts"] or self.is_stopped
+        return bool(summary["num_failed"] or is_partial)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was stopped early, since another run was surely faster."""
+        return self.run is not None and self.run.is_stopped
 
     @property
     def certificate(self) -> Mapping[str, Any]:

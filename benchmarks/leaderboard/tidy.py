@@ -49,6 +49,7 @@ def _identity(row: Row) -> dict[str, Any]:
         "path": str(run.path),
         "is_lossless": run.facts["is_lossless"],
         "is_imported": run.is_imported,
+        "is_stopped": run.is_stopped,
         "certificate_tier": certificate.get("tier"),
         "certificate_status": certificate.get("status"),
         "certificate_badge": certificate.get("badge"),

@@ -139,7 +139,7 @@ def _apart(alike: Sequence[Conditions], one: Conditions) -> list[str]:
 
 def _labels(runs: Sequence[StoredRun]) -> list[str]:
     """Names that no two runs share: the method, its run id if needed, a number for copies."""
-    labels = [str(run.facts["method"]) for run in runs]
+    labels = [f"{run.facts['method']}{', stopped' * run.is_stopped}" for run in runs]
     ids = [str(run.facts["run_id"])[:6] for run in runs]
     labels = [f"{x} {i}" if labels.count(x) > 1 else x for x, i in zip(labels, ids, strict=True)]
     return [

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.contamination import num_overlapping
 from benchmarks.records import ARMS
 from benchmarks.report.groups import Entry, Group
-from benchmarks.table import show
+from benchmarks.table import show, stop_note
 
 MAX_SHOWN = 12
 """Failures of one run that are listed."""
@@ -93,7 +93,7 @@ def _ending(entry: Entry, arm: Any) -> Ending | None:
 
 def _notes(entry: Entry) -> list[str]:
     summary, metrics = entry.run.summary, entry.metrics
-    notes = []
+    notes = [note] if (note := stop_note(summary)) else []
     if summary["num_failed"]:
         notes.append(f"{summary['num_failed']} of {summary['num_prompts']} prompts failed")
     if metrics.get("repetition", {}).get("value") is not None:

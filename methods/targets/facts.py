@@ -72,6 +72,21 @@ def files_hash(source: str) -> str | None:
     return digest.hexdigest()[:16]
 
 
+def hub_commit(name: str, revision: str | None) -> str | None:
+    """The commit of a hub model that is loaded, of the hub or, without a connection, of the cache.
+
+    None if it cannot be told.
+    """
+    from transformers.utils import cached_file
+
+    try:
+        path = Path(str(cached_file(name, "config.json", revision=revision)))
+    except (OSError, ValueError):  # Loading the model says what is wrong.
+        return None
+    # models--<owner>--<name>/snapshots/<commit>/config.json
+    return path.parent.name if path.parent.parent.name == "snapshots" else None
+
+
 def model_identity(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What must be equal for answers and hidden states of two loaded models to be the same.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -17,6 +18,7 @@ from methods.targets.facts import (
     devices_of,
     eos_ids,
     files_hash,
+    hub_commit,
     tokenizer_hash,
 )
 from methods.targets.grouped_attention import EXACT_ATTENTION, GROUPED_ATTENTION
@@ -171,7 +173,7 @@ class HuggingFaceConfig:
         )
         facts = {
             "source": self.name_or_path,
-            "revision": getattr(model.config, "_commit_hash", None) or self.revision,
+            "revision": self._commit(source) or self.revision,
             "architecture": type(model).__name__,
             "dtype": str(model.dtype).removeprefix("torch."),
             "linear_kernels": kernels,
@@ -191,6 +193,12 @@ class HuggingFaceConfig:
             devices=devices_of(model),
             facts=facts,
         )
+
+    def _commit(self, source: str) -> str | None:
+        """Of a hub model."""
+        if self.name_or_path == EMBEDDED or Path(source).is_dir():
+            return None
+        return hub_commit(source, self.revision)
 
     def _device(self) -> torch.device:
         if self.device_map is not None and self.device != "auto":
