@@ -100,8 +100,8 @@ DEFINITIONS: dict[str, Definition] = {
         "nats/token",
         "regret_bound.share_of_gated_tokens_times_largest_gap",
         "Kept nodes where the rule is open, per output token of all steps, x the largest "
-        "log p(1st) - log p(k-th) among them (SENSE, appendix D). It bounds the regret if only "
-        "top-k tokens pass, that is without con.",
+        "bound of the rule among them: log p(1st) - log p(k-th) for SENSE (appendix D), where it "
+        "bounds the regret if only top-k tokens pass, that is without con.",
     ),
     "rouge_l": Definition(
         "F1",

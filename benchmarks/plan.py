@@ -104,6 +104,7 @@ class Plan:
             opened = provide_datastore(self.config, model, progress=self.settings["progress"])
             retriever.attach(opened.store)
             stores[retriever.wanted_datastore] = opened
+        self._attach_to_verifier(model)
         return RunSpec(
             config=self.config,
             dataset=self.dataset,
@@ -127,6 +128,22 @@ class Plan:
             inputs=noted_inputs(self.digest, [opened.path for opened in stores.values()]),
             **self.settings,
         )
+
+    def _attach_to_verifier(self, model: LoadedModel) -> None:
+        """What a rule needs to know of the target beyond its logits.
+
+        Raises:
+            ValueError: If this target does not offer it.
+        """
+        verifier = self.method.verifier
+        if "embeddings" in verifier.needs:
+            table = getattr(model.target, "embeddings", None)
+            if table is None:
+                raise ValueError(
+                    f"verifier={verifier.name} needs the target's input embeddings, which "
+                    f"model={model.name} does not offer"
+                )
+            verifier.attach(embeddings=table)
 
 
 def make_plan(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> Plan:

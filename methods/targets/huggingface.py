@@ -88,6 +88,12 @@ class HuggingFaceTarget:
         return 0 if self._cache is None else self._cache.num_committed
 
     @property
+    def embeddings(self) -> Float[Tensor, "v d"]:
+        """Input embeddings of the tokens that the tokenizer knows."""
+        table: Tensor = self.model.get_input_embeddings().weight
+        return table[: self.vocab_size]
+
+    @property
     def cache(self) -> TreeCache:
         """The cache of the prompt in progress."""
         if self._cache is None or self._cache.num_committed == 0:

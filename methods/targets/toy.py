@@ -64,6 +64,11 @@ class ToyTarget:
         return frozenset() if self.eos_id is None else frozenset({self.eos_id})
 
     @property
+    def embeddings(self) -> Float[Tensor, "v v"]:
+        """Made up: all tokens are equally far apart."""
+        return torch.eye(self.vocab_size, dtype=torch.float64)
+
+    @property
     def num_committed(self) -> int:
         """Committed tokens."""
         return len(self._committed)
@@ -104,10 +109,26 @@ class ToyTarget:
 
     def forward_tree(self, tree: DraftTree) -> TreeOutput:
         """See `TargetModel.forward_tree`."""
+        return self._forward(tree, 0)
+
+    def extend_tree(self, tree: DraftTree) -> TreeOutput:
+        """See `DraftingModel.extend_tree`; checks that the last tree is the beginning of this."""
+        last = self._tree
+        first = 0 if last is None else last.num_nodes
+        if first >= tree.num_nodes:
+            raise ValueError(f"a tree of {tree.num_nodes} nodes adds nothing to {first} rows")
+        for name in ("token_ids", "parents") if last is not None else ():
+            if not np.array_equal(getattr(last, name), getattr(tree, name)[:first]):
+                raise ValueError(f"a tree that extends the last one has other {name}")
+        return self._forward(tree, first)
+
+    def _forward(self, tree: DraftTree, first: int) -> TreeOutput:
+        """The nodes from `first` on."""
         if not self._committed:
             raise RuntimeError("forward_tree needs a prefill first")
         self._tree = tree
-        paths = [[int(tree.token_ids[i]) for i in tree.path_to(n)] for n in range(tree.num_nodes)]
+        nodes = range(first, tree.num_nodes)
+        paths = [[int(tree.token_ids[i]) for i in tree.path_to(node)] for node in nodes]
         logits = torch.stack([self.logits(self._committed + path) for path in paths])
         return TreeOutput(
             logits=logits,
@@ -131,6 +152,12 @@ class ToyTarget:
             raise ValueError(f"path {list(path)} is no path of the last tree from depth 0")
         self._committed += [int(self._tree.token_ids[node]) for node in path]
         self._tree = None
+
+    def truncate(self, num_rows: int) -> None:
+        """See `DraftingModel.truncate`."""
+        if not 0 <= num_rows <= len(self._committed):
+            raise ValueError(f"num_rows must be in [0, {len(self._committed)}], got {num_rows}")
+        self._committed, self._tree = self._committed[:num_rows], None
 
     def logits(self, prefix: Sequence[int]) -> Float[Tensor, "v"]:
         """The law of the next token, for any non-empty prefix."""

@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
+from primitives.structures.speculative_sampling import target_law, walk_ratio_tests
 from primitives.structures.tree_walk import walk_exact_matches
-from primitives.types import ROOT_REASON, DraftTree, Verdict
+from primitives.types import DraftTree, Verdict
 
 
 @VERIFIERS.register("sampling")
@@ -43,7 +43,7 @@ class Sampling(Verifier):
 
     def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
         """A sample of the target's law."""
-        return random.categorical(_softmax(logits))
+        return random.categorical(target_law(logits))
 
     def verify(
         self,
@@ -57,45 +57,4 @@ class Sampling(Verifier):
         """Samples along the tree."""
         if tree.draft_probs is None:
             return walk_exact_matches(tree, lambda node: self.choose(logits[node], random))
-        children = tree.children()
-        path = [0]
-        while True:
-            target_probs = _softmax(logits[path[-1]])
-            child, residual = _ratio_test(tree, children[path[-1]], target_probs, random)
-            if child is None:
-                reasons = (ROOT_REASON, *["em"] * (len(path) - 1))
-                next_id = random.categorical(residual)
-                return Verdict(path=tuple(path), next_id=next_id, reasons=reasons)
-            path.append(child)
-
-
-def _ratio_test(
-    tree: DraftTree, children: list[int], target_probs: Float[Tensor, "v"], random: RandomSource
-) -> tuple[int | None, Float[Tensor, "v"]]:
-    """The kept child, or None and the weights to sample the next token from."""
-    assert tree.draft_probs is not None
-    residual = target_probs
-    rejected: list[int] = []
-    for child in children:
-        token_id = int(tree.token_ids[child])
-        draft_probs = tree.draft_probs[child].to(residual, copy=True)
-        draft_probs[rejected] = 0.0
-        draft_probs /= draft_probs.sum()
-        if not draft_probs[token_id] > 0:
-            raise ValueError(
-                f"node {child} carries token {token_id}, which its draft_probs exclude"
-            )
-        if random.bernoulli(float(residual[token_id] / draft_probs[token_id])):
-            return child, residual
-        left = (residual - draft_probs).clamp_min(0.0)
-        if not left.sum() > 0:  # Both laws are equal up to rounding: there is nothing to correct.
-            return child, residual
-        residual = left / left.sum()
-        rejected.append(token_id)
-    return None, residual
-
-
-def _softmax(logits: Float[Tensor, "v"]) -> Float[Tensor, "v"]:
-    # float64 on the host: the ratio test and the draw must see the same probabilities, and one
-    # row is small.
-    return torch.softmax(logits.to("cpu", torch.float64), dim=-1)
+        return walk_ratio_tests(tree, logits, random)

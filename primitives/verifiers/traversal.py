@@ -1,0 +1,98 @@
+"""Traversal verification: whole paths are accepted or refused, from the leaves up.
+
+Every node has an acceptance rate a: 1 for node 0, and for a child x of u
+
+    a(x) = min(a(u) * p(x) / q(x), 1)
+
+with p the target's law at u and q what x was drawn from. The first leaf, depth first, is accepted
+with its rate, together with the whole path to it, and the next token is drawn from the p of the
+leaf. If it is refused it is deleted, and at its parent u
+
+    r = max(a(u) * p - q, 0), S = sum(r); p <- r / S, a(u) <- S / (S + 1 - a(u))
+
+while q loses x and is renormalised. A parent without children is a leaf itself; node 0 always
+passes. A token that a test from the root down would refuse can so be kept for what follows it.
+
+Source: Weng et al. 2025 (NeurIPS, arXiv 2505.12398, algorithm 1). On a chain this is block
+verification (Sun et al. 2024, arXiv 2403.10444).
+Cost: one softmax per visited node, at least those of the first path; two passes over the vocabulary
+per visited child.
+Deviations: point masses are sampled and matched, which has the same law and accepts as much. A
+public re-implementation divides S by what is left of q's mass, by which node 0 may be refused; the
+update above was checked by exact enumeration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from primitives.interfaces import Verifier
+from primitives.random_source import RandomSource
+from primitives.registry import VERIFIERS
+from primitives.structures.speculative_sampling import draft_law, left_over, ratio, target_law
+from primitives.structures.tree_walk import walk_exact_matches
+from primitives.types import ROOT_REASON, DraftTree, Verdict
+
+
+@VERIFIERS.register("traversal")
+@dataclass(kw_only=True, frozen=True)
+class Traversal(Verifier):
+    """Accepts the first path, from the leaves up, that passes the test of its leaf."""
+
+    is_lossless_sampling = True
+    samples = True
+    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+
+    def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
+        """A sample of the target's law."""
+        return random.categorical(target_law(logits))
+
+    def verify(
+        self,
+        tree: DraftTree,
+        last_logits: Float[Tensor, "v"],
+        logits: Float[Tensor, "n v"],
+        random: RandomSource,
+        eos_ids: frozenset[int] = frozenset(),
+        hidden: Float[Tensor, "n d"] | None = None,
+    ) -> Verdict:
+        """Visits leaves depth first until one passes."""
+        if tree.draft_probs is None:
+            return walk_exact_matches(tree, lambda node: self.choose(logits[node], random))
+        accepted = _Traversal(tree, logits, random).visit(0, 1.0)
+        assert accepted is not None  # Node 0 keeps the rate 1.
+        node, law = accepted
+        path = tree.path_to(node)
+        reasons = (ROOT_REASON, *["em"] * (len(path) - 1))
+        return Verdict(path=tuple(path), next_id=random.categorical(law), reasons=reasons)
+
+
+class _Traversal:
+    """One pass over a tree that carries distributions."""
+
+    def __init__(self, tree: DraftTree, logits: Float[Tensor, "n v"], random: RandomSource) -> None:
+        self._tree, self._logits, self._random = tree, logits, random
+        self._children = tree.children()
+
+    def visit(self, node: int, rate: float) -> tuple[int, Float[Tensor, "v"]] | None:
+        """The accepted node at or below this one, and the law of what follows it."""
+        law = target_law(self._logits[node])
+        rejected: list[int] = []
+        for child in self._children[node]:
+            token_id = int(self._tree.token_ids[child])
+            drawn_from = draft_law(self._tree, child, rejected)
+            child_rate = min(rate * ratio(law, drawn_from, token_id), 1.0)
+            # A path of rate 0 holds a token that the target excludes: its nodes are all refused.
+            accepted = self.visit(child, child_rate) if child_rate > 0 else None
+            if accepted is not None:
+                return accepted
+            left = left_over(rate * law, drawn_from, token_id)
+            total = float(left.sum())
+            if total > 0:
+                law = left / total
+            rate = total / (total + 1.0 - rate) if rate < 1 else 1.0
+            rejected.append(token_id)
+        return (node, law) if self._random.bernoulli(rate) else None

@@ -1,0 +1,76 @@
+"""Measures the constants of verifier `arc` on a model, and prints them as overrides.
+
+python scripts/calibrate_arc.py                                   SmolLM2 on quickstart, two minutes
+python scripts/calibrate_arc.py model=llama3-8b dataset=gsm8k limit=50
+
+Options are those of run.py; `limit`, `max_new_tokens` and `dataset.split` say what is answered: the
+train split, 32 prompts and 32 tokens unless told otherwise. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+import configs
+from benchmarks.arc_calibration import Swap, collect_swaps, fit
+from benchmarks.cli import load_dataset, load_model, start_logging
+from methods.targets.errors import ModelUnavailable
+from methods.targets.huggingface import HuggingFaceTarget
+from primitives.structures.scaled_embeddings import ScaledEmbeddings
+
+DEFAULTS = ("method=vanilla", "dataset.split=train", "limit=32", "max_new_tokens=32")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the overrides; a user's mistake is one message, not a traceback."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("overrides", nargs="*", help="as for run.py, e.g. model=llama3-8b")
+    overrides = parser.parse_args(arguments).overrides
+    start_logging()
+    try:
+        print(calibrate(overrides))
+    except (ValueError, OSError, ModelUnavailable, HydraException, OmegaConfBaseException) as error:
+        sys.stderr.write(f"error: {str(error).strip()}\n")
+        return 2
+    return 0
+
+
+def calibrate(overrides: Sequence[str]) -> str:
+    """The overrides of verifier `arc` for a model.
+
+    Raises:
+        ValueError: If a choice or a value is wrong, or the model has no embeddings.
+        ModelUnavailable: If it cannot be had as asked.
+        OSError: If a file cannot be read.
+    """
+    if unknown := configs.unknown_choice(overrides):
+        raise ValueError(unknown)
+    given = {word.partition("=")[0] for word in overrides}
+    kept = [word for word in DEFAULTS if word.partition("=")[0] not in given]
+    config = configs.composed(*kept, *overrides)
+    prompts = load_dataset(config).prompts
+    model = load_model(config["model"])
+    if not isinstance(model.target, HuggingFaceTarget):
+        raise ValueError(f"model={model.name} has no input embeddings to calibrate on")
+    table = model.target.model.get_input_embeddings().weight[: model.target.vocab_size]
+    embeddings = ScaledEmbeddings.of(table)
+    swaps: list[Swap] = []
+    for prompt in prompts:
+        prompt_ids = model.codec.encode([("user", prompt.turns[0])])
+        swaps += collect_swaps(model.target, embeddings, prompt_ids, config["max_new_tokens"])
+        print(f"{len(swaps)} positions", file=sys.stderr)
+    constants = fit(swaps)
+    return " ".join(
+        f"verifier.{name}={getattr(constants, name):.3g}" for name in ("c_e", "c_l", "tau_delta")
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
