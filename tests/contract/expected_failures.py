@@ -94,7 +94,9 @@ FIELD_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "suffix_array": {"max_ngram": (2, 3), "num_tokens": (1, 2), "max_hits": (1, 3)},
     "suffix_automaton": {"max_tokens": (2, 3)},  # The probes' texts are short.
     "suffix_tree": {
-        "max_depth": (2, 4), "num_tokens": (1, 2), "max_cached_requests": (0, 1),
+        "max_depth": (2, 4),
+        "num_tokens": (1, 2),
+        "max_cached_requests": (0, 1),
         "offset": (-1.0, 1.0),
     },
 }
