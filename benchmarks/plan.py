@@ -32,12 +32,19 @@ from benchmarks.scoring.scores import check_tasks
 from benchmarks.settings import OwnSettings, check_keys, chosen
 from benchmarks.shards import Shard
 from benchmarks.stopping import check_order
-from methods.build import build_law, build_method, build_model, build_vanilla
+from methods.build import (
+    build_law,
+    build_method,
+    build_model,
+    build_vanilla,
+    check_draft_model,
+)
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
 from methods.targets.loading import LoadedModel
 
-_LOADED: dict[str, LoadedModel] = {}
+_LOADED: dict[str, tuple[str, LoadedModel]] = {}
+"""By group of the configuration: what it was loaded from, and the model."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,7 +111,9 @@ class Plan:
             opened = provide_datastore(self.config, model, progress=self.settings["progress"])
             retriever.attach(opened.store)
             stores[retriever.wanted_datastore] = opened
+        draft = self._attach_draft_model(model)
         self._attach_to_verifier(model)
+        devices = (*model.devices, *(draft.devices if draft else ()))
         return RunSpec(
             config=self.config,
             dataset=self.dataset,
@@ -115,12 +124,13 @@ class Plan:
             law=self.law,
             model_name=model.name,
             results_dir=self.results_dir,
-            synchronize=lambda: synchronize(model.devices),
+            synchronize=lambda: synchronize(devices),
             generate=getattr(model.target, "generate", None),
             device="+".join(map(str, model.devices)),
-            peak_memory=lambda: peak_memory(model.devices),
-            reset_peak_memory=lambda: reset_peak_memory(model.devices),
+            peak_memory=lambda: peak_memory(devices),
+            reset_peak_memory=lambda: reset_peak_memory(devices),
             model_hashes=model.facts,
+            draft_model={"name": draft.name, **draft.facts} if draft else {},
             datastores={kind: opened.facts for kind, opened in stores.items()},
             load_seconds=load_seconds,
             warm_prompts=self.warm_prompts,
@@ -128,6 +138,21 @@ class Plan:
             inputs=noted_inputs(self.digest, [opened.path for opened in stores.values()]),
             **self.settings,
         )
+
+    def _attach_draft_model(self, target: LoadedModel) -> LoadedModel | None:
+        """Loads the model that the retriever drafts with, if it does.
+
+        Raises:
+            ConfigError: If it cannot draft for this target.
+            ModelUnavailable: If it cannot be had as asked.
+        """
+        retriever = self.method.retriever
+        if retriever is None or not retriever.needs_draft_model:
+            return None
+        draft = load_model(self.config["draft_model"], "draft_model")
+        check_draft_model(draft, target)
+        retriever.attach_draft_model(draft.target)
+        return draft
 
     def _attach_to_verifier(self, model: LoadedModel) -> None:
         """What a rule needs to know of the target beyond its logits.
@@ -190,13 +215,15 @@ def make_plan(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> Plan:
     )
 
 
-def load_model(config: Mapping[str, Any]) -> LoadedModel:
-    """The model of the last call if it is the same: the jobs of a sweep share one."""
+def load_model(config: Mapping[str, Any], group: str = "model") -> LoadedModel:
+    """The model of the group's last call if it is the same: the jobs of a sweep share one."""
     key = json.dumps(config, sort_keys=True)
-    if key not in _LOADED:
-        _LOADED.clear()  # First: two models may not fit into memory.
-        _LOADED[key] = build_model(config)
-    return _LOADED[key]
+    last_key, model = _LOADED.pop(group, (None, None))
+    if model is None or key != last_key:
+        del model  # First: two models may not fit into memory.
+        model = build_model(config, group)
+    _LOADED[group] = (key, model)
+    return model
 
 
 def check_writable(results_dir: Path) -> None:

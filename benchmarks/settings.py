@@ -30,7 +30,16 @@ SETTINGS = (
 )
 """Keys of the configuration that the runner takes as they are."""
 LAW = ("temperature", "top_k", "top_p")
-GROUPS = ("method", "retriever", "tree_builder", "verifier", "datastore", "model", "dataset")
+GROUPS = (
+    "method",
+    "retriever",
+    "tree_builder",
+    "verifier",
+    "datastore",
+    "draft_model",
+    "model",
+    "dataset",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,19 @@ from typing import Any
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
 from methods.targets.loading import HuggingFaceConfig, LoadedModel, ToyConfig
+from methods.targets.vocabulary import num_other_tokens
 from primitives.fields import typed_fields
 from primitives.interfaces import Retriever, Verifier
 from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, Registry
+from primitives.structures.draft_text import DraftingModel
 
 MODEL_KINDS: dict[str, type[ToyConfig] | type[HuggingFaceConfig]] = {
     "toy": ToyConfig,
     "huggingface": HuggingFaceConfig,
 }
+
+
+NO_DRAFT_MODEL = {"kind": None}
 
 
 class ConfigError(ValueError):
@@ -46,6 +51,7 @@ def build_method(config: Mapping[str, Any], law: SamplingLaw) -> Method:
         retriever = _create(RETRIEVERS, config["retriever"])
     verifier = _create(VERIFIERS, config["verifier"])
     _check_law(verifier, law)
+    _check_draft_model(retriever, config.get("draft_model") or NO_DRAFT_MODEL)
     if retriever is not None:
         _check_proposal(retriever, verifier)
         _check_datastore(retriever, config["datastore"]["kind"])
@@ -74,8 +80,12 @@ def build_vanilla(law: SamplingLaw) -> Method:
     )
 
 
-def build_model(config: Mapping[str, Any]) -> LoadedModel:
+def build_model(config: Mapping[str, Any], group: str = "model") -> LoadedModel:
     """Loads the model that a configuration describes.
+
+    Args:
+        config: Of the model.
+        group: The configuration group that it is from, for messages.
 
     Raises:
         ConfigError: If the kind does not exist, or no model is named.
@@ -87,11 +97,35 @@ def build_model(config: Mapping[str, Any]) -> LoadedModel:
     kind = MODEL_KINDS.get(config["kind"])
     if kind is None:
         raise ConfigError(
-            f"model.kind must be one of {sorted(MODEL_KINDS)}, got {config['kind']!r}"
+            f"{group}.kind must be one of {sorted(MODEL_KINDS)}, got {config['kind']!r}"
         )
     if fields.get("name_or_path", "") is None:
-        raise ConfigError("model=hf needs model.name_or_path=HUB_NAME_OR_FOLDER")
-    return kind(**typed_fields(kind, fields, "model")).load()
+        raise ConfigError(f"{group}=hf needs {group}.name_or_path=HUB_NAME_OR_FOLDER")
+    return kind(**typed_fields(kind, fields, group)).load()
+
+
+def check_draft_model(draft: LoadedModel, target: LoadedModel) -> None:
+    """Whether a model can draft for another one.
+
+    Raises:
+        ConfigError: If their ids mean different tokens, or the draft model is split over processes.
+    """
+    if not isinstance(draft.target, DraftingModel):
+        raise ConfigError(
+            f"draft_model={draft.name} cannot draft: {type(draft.target).__name__} has no trees "
+            "that grow (draft_model.tp_plan must be null)"
+        )
+    if num_other := num_other_tokens(draft.codec, target.codec):
+        raise ConfigError(
+            f"draft_model={draft.name} must have the tokens of model={target.name} under the same "
+            f"ids, but {num_other} of {target.target.vocab_size} differ: take a draft model with "
+            "the same tokenizer"
+        )
+    if draft.target.vocab_size < target.target.vocab_size:
+        raise ConfigError(
+            f"draft_model={draft.name} must know all tokens of model={target.name} "
+            f"({target.target.vocab_size}), it has {draft.target.vocab_size}"
+        )
 
 
 def _create(registry: Registry[Any], config: Mapping[str, Any]) -> Any:
@@ -119,6 +153,22 @@ def _check_datastore(retriever: Retriever, kind: str | None) -> None:
         raise ConfigError(
             f"retriever={retriever.name} searches a datastore of {wanted}, but {there_is}: "
             f"add datastore={wanted}"
+        )
+
+
+def _check_draft_model(retriever: Retriever | None, config: Mapping[str, Any]) -> None:
+    has_model, name = config["kind"] is not None, retriever.name if retriever else "none"
+    is_needed = retriever is not None and retriever.needs_draft_model
+    if is_needed and not has_model:
+        raise ConfigError(
+            f"retriever={name} drafts with a model of its own, but there is none: add "
+            "draft_model=NAME (a model with the target's tokenizer, see configs/draft_model)"
+        )
+    if has_model and not is_needed:
+        label = config.get("name") or config.get("name_or_path") or config["kind"]
+        raise ConfigError(
+            f"retriever={name} drafts without a model, draft_model={label} would be loaded for "
+            "nothing: take draft_model=none, or retriever=draft_model"
         )
 
 

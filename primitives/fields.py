@@ -19,7 +19,7 @@ class FieldError(ValueError):
 
 
 def typed_fields(cls: type[Any], values: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """The values, ints turned into floats where the field is a float.
+    """The values, ints turned into floats where the field is a float or a list of floats.
 
     Args:
         cls: The dataclass to be made from them.
@@ -40,8 +40,7 @@ def typed_fields(cls: type[Any], values: Mapping[str, Any], owner: str) -> dict[
             )
         if not _fits(value, hints[name]):
             raise FieldError(f"{name} of {owner} must be {_words(hints[name])}, got {value!r}")
-        is_float = hints[name] is float and isinstance(value, int)
-        typed[name] = float(value) if is_float else value
+        typed[name] = _typed(value, hints[name])
     return typed
 
 
@@ -51,12 +50,29 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f", did you mean {' or '.join(map(repr, near))}?" if near else "."
 
 
+def _typed(value: Any, hint: Any) -> Any:
+    """A value that fits its annotation, as a float where that asks for one."""
+    if hint is float:
+        return float(value)
+    if typing.get_origin(hint) is list:
+        (item_hint,) = typing.get_args(hint)
+        return [_typed(item, item_hint) for item in value]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        # An int fits a float as well: where both may stand, it stays what it is.
+        fitting = [option for option in typing.get_args(hint) if _fits(value, option)]
+        return value if int in fitting else _typed(value, fitting[0])
+    return value
+
+
 def _fits(value: Any, hint: Any) -> bool:
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return any(value == word and type(value) is type(word) for word in typing.get_args(hint))
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, option) for option in typing.get_args(hint))
+    if origin is list:
+        (item_hint,) = typing.get_args(hint)
+        return isinstance(value, list) and all(_fits(item, item_hint) for item in value)
     if hint is Any:
         return True
     if hint in (int, float):  # A bool is an int to Python, but hardly to whoever wrote `true`.
@@ -72,6 +88,10 @@ def _words(hint: Any) -> str:
         return " | ".join(str(word) for word in typing.get_args(hint))
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " | ".join(_words(option) for option in typing.get_args(hint))
+    if typing.get_origin(hint) is list:
+        return f"a list, each item {_words(*typing.get_args(hint))}"
+    if typing.get_origin(hint) in (dict, Mapping):
+        return "a mapping"
     if hint is type(None):
         return "null"
     return {"int": "an int", "float": "a number", "bool": "true | false", "str": "text"}.get(

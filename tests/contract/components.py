@@ -17,12 +17,15 @@ from methods.targets.toy import ToyTarget
 from primitives.interfaces import Component, DatastoreKind, Retriever, Verifier
 from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS, Registry
 from support.hidden_stores import toy_hidden_store
+from support.ngram_stores import toy_bigrams, toy_ngram_trees
 from support.token_stores import toy_documents, toy_token_store
 
 REGISTRIES: tuple[Registry[Any], ...] = (RETRIEVERS, TREE_BUILDERS, VERIFIERS)
 TOY_STORES: dict[DatastoreKind, Callable[[], Any]] = {
     "tokens": toy_token_store,
     "hidden_states": toy_hidden_store,
+    "bigrams": toy_bigrams,
+    "ngram_trees": toy_ngram_trees,
 }
 Check = Callable[[Any], None]
 DRAFT_VOCAB_SIZE = 40

@@ -86,7 +86,9 @@ def check_state_is_private(cls: type[Any]) -> None:
     if not issubclass(cls, Retriever):
         assert cls.__dataclass_params__.frozen, f"{cls.__name__} must be a frozen dataclass"
     answers(component)
-    undeclared = set(vars(component)) - {field.name for field in dataclasses.fields(cls)}
+    # Tags may depend on the fields.
+    declared = {field.name for field in dataclasses.fields(cls)} | set(Retriever.__annotations__)
+    undeclared = set(vars(component)) - declared
     assert not undeclared, f"attributes that are no fields: {undeclared}"
 
 

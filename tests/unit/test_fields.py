@@ -19,6 +19,8 @@ class Options:
     mode: Literal["auto"] | bool = "auto"
     label: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    shares: list[float] | None = None
+    parts: list[dict[str, Any]] = field(default_factory=list)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,8 @@ class Options:
         {"count": 3, "share": 0.1, "is_on": True, "word": "last", "label": None},
         {"label": "x", "extra": {"a": 1}, "mode": False},
         {"mode": "auto"},
+        {"shares": [0.5, 1.0], "parts": [{"name": "a"}, {}]},
+        {"shares": None, "parts": []},
         {},
     ],
 )
@@ -40,6 +44,12 @@ def test_an_int_for_a_float_becomes_one() -> None:
     assert type(typed["share"]) is float
 
 
+def test_ints_in_a_list_of_floats_become_floats() -> None:
+    (shares,) = typed_fields(Options, {"shares": [1, 0.5]}, "it").values()
+    assert shares == [1.0, 0.5]
+    assert [type(share) for share in shares] == [float, float]
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -51,7 +61,14 @@ def test_an_int_for_a_float_becomes_one() -> None:
         ({"word": "middle"}, r"word of it must be first \| last, got 'middle'"),
         ({"mode": 1}, r"mode of it must be auto \| true \| false, got 1"),
         ({"label": 3}, r"label of it must be text \| null, got 3"),
-        ({"extra": []}, "extra of it must be"),
+        ({"extra": []}, r"extra of it must be a mapping, got \[\]"),
+        (
+            {"shares": [0.5, "x"]},
+            r"shares of it must be a list, each item a number \| null, got \[0.5, 'x'\]",
+        ),
+        ({"shares": 0.5}, "shares of it must be a list, each item a number .*, got 0.5"),
+        ({"parts": ["a"]}, r"parts of it must be a list, each item a mapping, got \['a'\]"),
+        ({"parts": {"a": 1}}, "parts of it must be a list, each item a mapping, got {'a': 1}"),
         ({"cuont": 1}, r"it has no field 'cuont', did you mean 'count'\? It has: count, share"),
     ],
 )
