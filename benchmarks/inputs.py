@@ -70,6 +70,7 @@ def inputs_digest(
         "code": code_version(),
         "has_cuda": torch.cuda.is_available(),  # What device=auto depends on.
         "models": models,
+        "head": _file_digest(config["verifier"].get("head")),
         "datastore": datastore,
     }
     text = json.dumps(value, sort_keys=True)
@@ -118,6 +119,12 @@ def folder_files(folder: Path) -> Files:
 def _stat(path: Path) -> list[int]:
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def _file_digest(name: str | None) -> str | None:
+    """Of a file's content; None without a file."""
+    path = Path(name).expanduser() if name else None
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path and path.is_file() else None
 
 
 def _is_chosen(config: Mapping[str, Any], group: str) -> bool:

@@ -40,7 +40,9 @@ from methods.build import (
     check_draft_model,
 )
 from methods.decoding import Method
+from methods.judge_head import attach_head
 from methods.sampling import SamplingLaw
+from methods.targets.facts import model_identity
 from methods.targets.loading import LoadedModel
 
 _LOADED: dict[str, tuple[str, LoadedModel]] = {}
@@ -112,7 +114,8 @@ class Plan:
             retriever.attach(opened.store)
             stores[retriever.wanted_datastore] = opened
         draft = self._attach_draft_model(model)
-        self._attach_to_verifier(model)
+        self._attach_embeddings(model)
+        head = attach_head(self.method.verifier, model_identity(model.facts))
         devices = (*model.devices, *(draft.devices if draft else ()))
         return RunSpec(
             config=self.config,
@@ -130,6 +133,7 @@ class Plan:
             peak_memory=lambda: peak_memory(devices),
             reset_peak_memory=lambda: reset_peak_memory(devices),
             model_hashes=model.facts,
+            head=head or {},
             draft_model={"name": draft.name, **draft.facts} if draft else {},
             datastores={kind: opened.facts for kind, opened in stores.items()},
             load_seconds=load_seconds,
@@ -154,8 +158,8 @@ class Plan:
         retriever.attach_draft_model(draft.target)
         return draft
 
-    def _attach_to_verifier(self, model: LoadedModel) -> None:
-        """What a rule needs to know of the target beyond its logits.
+    def _attach_embeddings(self, model: LoadedModel) -> None:
+        """The target's input embeddings, for a rule that compares tokens by them.
 
         Raises:
             ValueError: If this target does not offer it.

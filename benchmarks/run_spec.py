@@ -66,6 +66,7 @@ class RunSpec:
         reset_peak_memory: Forgets it; called before the warm-up.
         model_hashes: What identifies weights and tokenizer, as plain JSON values; recorded.
         draft_model: The same of the model that drafts, with its name; empty without one.
+        head: Facts about the judge's trained head, with its `content_hash`; empty without one.
         datastores: Facts about each datastore by kind, with its `content_hash`.
         load_seconds: How long loading the target model took; None if unknown.
         progress: Whether to show progress on stderr.
@@ -106,6 +107,7 @@ class RunSpec:
     reset_peak_memory: Callable[[], None] = _do_nothing
     model_hashes: Mapping[str, Any] = field(default_factory=dict)
     draft_model: Mapping[str, Any] = field(default_factory=dict)
+    head: Mapping[str, Any] = field(default_factory=dict)
     datastores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     load_seconds: float | None = None
     progress: bool = True
@@ -188,6 +190,7 @@ class RunSpec:
             "warm": hash_prompts(self.warm_prompts) if self.state == "warm" else None,
             "weights": model_identity(self.model_hashes),
             "tokenizer": self.model_hashes.get("tokenizer_hash"),
+            "head": self.head.get("content_hash"),
             "draft_weights": model_identity(self.draft_model) if self.draft_model else None,
         }
         return run_id(
@@ -244,5 +247,6 @@ class RunSpec:
             "dtype": self.model_hashes.get("dtype"),
             "linear_kernels": self.model_hashes.get("linear_kernels"),
             "draft_model": dict(self.draft_model) or None,
+            "head": dict(self.head) or None,
             "datastores": {kind: dict(facts) for kind, facts in self.datastores.items()},
         }

@@ -157,8 +157,8 @@ class Verifier(Component):
     Attributes:
         is_lossless_greedy: Token ids equal those of greedy decoding.
         is_lossless_sampling: The law of the output equals the target's.
-        samples: It draws tokens at random (needs temperature > 0); otherwise it takes the argmax. An
-            instance whose fields decide about it sets it itself.
+        samples: It draws tokens at random (needs temperature > 0); otherwise it takes the argmax.
+            An instance whose fields decide about it sets it itself.
         valid_proposals: Proposal kinds that its guarantees hold for.
         needs: What it must be given beyond logits: `hidden` states of the nodes, the target's
             input `embeddings`, or a trained `head`; the latter two by `attach`.

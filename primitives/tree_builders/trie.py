@@ -40,7 +40,8 @@ class Trie(TreeBuilder):
     Attributes:
         select: Which nodes fill the budget: those of the best candidates (`rank`), those that most
             occurrences pass through (`frequency`), or what the published cut of REST leaves of
-            these (`rest`, whose trees need not grow with the budget).
+            these (`rest`, whose trees need not grow with the budget). Candidates that were sampled
+            are taken in the order of drawing, whatever it says.
     """
 
     is_monotone = True
@@ -55,15 +56,18 @@ class Trie(TreeBuilder):
         """Node 0 and up to `budget` nodes of the prefix tree."""
         nodes = _Nodes(pending_id)
         ranked = rank_candidates(candidates)
+        # Which samples are kept must not depend on what was drawn: counts do.
+        is_sampled = any(candidate.draft_probs is not None for candidate in ranked)
+        select = "rank" if is_sampled else self.select
         room = budget
-        if self.select != "rank":
+        if select != "rank":
             room = sum(len(candidate.token_ids) for candidate in ranked)
         for candidate in ranked:
             nodes.insert(candidate, room)
         kept = list(range(1, len(nodes.token_ids)))
-        if self.select != "rank":
+        if select != "rank":
             kept = nodes.most_frequent(budget)
-        if self.select == "rest":
+        if select == "rest":
             kept = nodes.within_weight(kept, budget)
         return nodes.to_tree(kept)
 

@@ -6,6 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers as tf
@@ -238,7 +239,13 @@ def test_models_that_cannot_serve_are_refused(
 def test_trial_forward_tells_a_broken_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     target = target_of("llama")
     assert tree_forward_error(target) < 1e-9
-    monkeypatch.setattr(HuggingFaceTarget, "_tree_mask", lambda *args: None)
+    monkeypatch.setattr(
+        HuggingFaceTarget,
+        "_tree_mask",
+        lambda self, tree, num_rows, first: np.ones(
+            (tree.num_nodes - first, num_rows + tree.num_nodes), dtype=bool
+        ),
+    )
     assert tree_forward_error(target) > 0.1
 
 
