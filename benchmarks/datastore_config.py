@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from benchmarks.datasets import DATASETS
 from methods.build import MODEL_KINDS
+from methods.datastores.ngram_trees import TreeSettings
 from methods.datastores.tokens import MAX_CHUNK_TOKENS
 from primitives.fields import typed_fields
 from primitives.interfaces import DatastoreKind
@@ -37,6 +38,7 @@ class DatastoreConfig:
     """
 
     kind: ClassVar[DatastoreKind]
+    reads_dataset: ClassVar[bool] = True
 
     path: str | None = None
     split: str = "train"
@@ -60,6 +62,11 @@ class DatastoreConfig:
         if self.path == "":
             raise ValueError("datastore.path must name a folder or be null, got an empty text")
 
+    @property
+    def content(self) -> dict[str, Any]:
+        """The settings that decide what the store holds, by name."""
+        return {name: v for name, v in vars(self).items() if name not in STORED_ELSEWHERE}
+
 
 @dataclass(frozen=True, kw_only=True)
 class TokensConfig(DatastoreConfig):
@@ -70,7 +77,7 @@ class TokensConfig(DatastoreConfig):
             chunk.
     """
 
-    kind = "tokens"
+    kind: ClassVar[DatastoreKind] = "tokens"
 
     chunk_tokens: int = 2**27
 
@@ -107,13 +114,62 @@ class HiddenStatesConfig(DatastoreConfig):
             raise ValueError(f"datastore.dim must be ≥ 1, got {self.dim}")
 
 
-CONFIGS: dict[str, type[TokensConfig] | type[HiddenStatesConfig]] = {
+@dataclass(frozen=True, kw_only=True)
+class BigramsConfig(DatastoreConfig):
+    """A store of the target model's bigrams; the settings of a corpus are there, but not read.
+
+    Attributes:
+        num_next: Most probable next tokens that are kept per token, at least 1.
+        prefix_text: What each token is read behind; the empty text for nothing.
+        batch_size: Tokens that are forwarded at a time, at least 1.
+    """
+
+    kind = "bigrams"
+    reads_dataset = False
+
+    num_next: int = 16
+    prefix_text: str = "\n"
+    batch_size: int = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_next < 1:
+            raise ValueError(f"datastore.num_next must be ≥ 1, got {self.num_next}")
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The settings that decide what the store holds, by name."""
+        return {"num_next": self.num_next, "prefix_text": self.prefix_text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramTreesConfig(TreeSettings, TokensConfig):
+    """N-grams and their trees, made from the token store that the other settings describe."""
+
+    kind = "ngram_trees"
+
+    def __post_init__(self) -> None:
+        TokensConfig.__post_init__(self)
+        TreeSettings.__post_init__(self)
+
+    @property
+    def corpus(self) -> TokensConfig:
+        """The token store that it is made from."""
+        return TokensConfig(
+            **{field.name: getattr(self, field.name) for field in fields(TokensConfig)}
+        )
+
+
+AnyConfig = TokensConfig | HiddenStatesConfig | BigramsConfig | NgramTreesConfig
+CONFIGS: dict[str, type[AnyConfig]] = {
     "tokens": TokensConfig,
     "hidden_states": HiddenStatesConfig,
+    "bigrams": BigramsConfig,
+    "ngram_trees": NgramTreesConfig,
 }
 
 
-def datastore_config(config: Mapping[str, Any]) -> TokensConfig | HiddenStatesConfig:
+def datastore_config(config: Mapping[str, Any]) -> AnyConfig:
     """The typed `datastore` part of a configuration.
 
     Raises:
@@ -126,6 +182,11 @@ def datastore_config(config: Mapping[str, Any]) -> TokensConfig | HiddenStatesCo
     return CONFIGS[kind](**typed_fields(CONFIGS[kind], values, "datastore"))
 
 
+def corpus_config(config: Mapping[str, Any], settings: NgramTreesConfig) -> dict[str, Any]:
+    """The configuration of the token store that n-gram trees are made from."""
+    return {**config, "datastore": {"kind": TokensConfig.kind, **vars(settings.corpus)}}
+
+
 def build_command(config: Mapping[str, Any]) -> str:
     """The command that builds the store of a configuration."""
     settings = datastore_config(config)
@@ -134,19 +195,19 @@ def build_command(config: Mapping[str, Any]) -> str:
     model.pop("node_budget", None)
     loader = DATASETS.get(dataset.pop("name"))
     dataset.pop("split", None)
-    words = [f"datastore={settings.kind}", f"model={choice}", f"dataset={loader.name}"]
-    groups: tuple[tuple[str, Any, Mapping[str, Any]], ...] = (
-        ("model.", MODEL_KINDS[config["model"]["kind"]], model),
-        ("dataset.", loader, dataset),
-        ("", type(settings), vars(settings)),
-    )
-    for group, cls, values in groups:
+    words = [f"datastore={settings.kind}", f"model={choice}"]
+    groups: list[tuple[str, Any, Mapping[str, Any]]] = [
+        ("model.", MODEL_KINDS[config["model"]["kind"]], model)
+    ]
+    if settings.reads_dataset:
+        words.append(f"dataset={loader.name}")
+        groups.append(("dataset.", loader, dataset))
+    for group, cls, values in (*groups, ("", type(settings), settings.content)):
         defaults = {field.name: field.default for field in fields(cls)}
         words += [
             # Keys that a file does not list can be added only.
             f"{'+' if isinstance(value, Mapping) else ''}{group}{name}={hydra_value(value)}"
             for name, value in values.items()
-            if name not in STORED_ELSEWHERE or group == "dataset."
             if value != defaults[name] and not (value == {} and defaults[name] is MISSING)
         ]
     return shlex.join(["python", "scripts/build_datastore.py", *words])

@@ -19,7 +19,6 @@ from benchmarks.datasets import DATASETS, DatasetLoader, Prompt, hash_prompts, l
 from benchmarks.datasets.reader import Faults
 from benchmarks.datasets.text import TextFiles
 from benchmarks.datastore_config import (
-    STORED_ELSEWHERE,
     HiddenStatesConfig,
     TokensConfig,
     build_command,
@@ -54,7 +53,7 @@ class Recipe:
         progress: bool,
     ) -> None:
         self.settings, self.model, self.has_progress = settings, model, progress
-        self.command = build_command(config)
+        self.config, self.command = config, build_command(config)
         fields = {k: v for k, v in config["dataset"].items() if k not in ("name", "split")}
         self.reading = {name: value for name, value in fields.items() if name not in LOCATION}
         self.loader: DatasetLoader = DATASETS.create(config["dataset"]["name"], **fields)
@@ -66,11 +65,7 @@ class Recipe:
         """Readable, and different for stores of different content."""
         settings, facts = self.settings, self.model.facts
         unused = TEXT_HAS_NO if isinstance(self.corpus, Texts) else ()
-        options = {
-            name: value
-            for name, value in vars(settings).items()
-            if name not in (*STORED_ELSEWHERE, *unused)
-        }
+        options = {name: value for name, value in settings.content.items() if name not in unused}
         content = {
             "kind": settings.kind,
             "format": FORMAT_VERSION,
@@ -134,7 +129,7 @@ class Recipe:
             "model": self.model_identity,
             "sources": self.sources,
             "command": self.command,
-            "options": {k: v for k, v in vars(settings).items() if k not in STORED_ELSEWHERE},
+            "options": settings.content,
             "report": {},
         }
         with counting("tokens", tokens, self.has_progress) as advance:

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.datastore_config import (
+    AnyConfig,
+    BigramsConfig,
+    NgramTreesConfig,
     datastore_config,
 )
 from benchmarks.datastore_recipe import Recipe
+from benchmarks.derived_recipes import BigramsRecipe, NgramTreesRecipe
 from methods.cache import cache_root
+from methods.datastores.bigrams import open_bigram_store
 from methods.datastores.folder import AlreadyBuilt, DatastoreError, Header
 from methods.datastores.hidden_states import open_hidden_store
+from methods.datastores.ngram_trees import open_ngram_tree_store
 from methods.datastores.tokens import open_token_store
 from methods.targets.facts import model_identity
 from methods.targets.loading import LoadedModel
@@ -29,6 +35,12 @@ from primitives.interfaces import DatastoreKind
 MAX_LISTED_SOURCES = 10
 """Of more, the record of a run names their number and hash only; the header lists them."""
 _LEAK = "the very prompts that are measured: choose another dataset.split, datastore.split or store"
+
+OPENERS: dict[DatastoreKind, Callable[..., tuple[Any, Header]]] = {
+    "tokens": open_token_store,
+    "bigrams": open_bigram_store,
+    "ngram_trees": open_ngram_tree_store,
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,9 +99,10 @@ def provide_datastore(
         if any((s.get("dataset"), s.get("split")) == measured for s in opened.header.sources):
             raise DatastoreError(f"{opened.path} was made from {_LEAK}")
         return opened
-    if not is_asked and (config["dataset"]["name"], settings.split) == measured:
+    source = (config["dataset"]["name"], settings.split) if settings.reads_dataset else None
+    if not is_asked and source == measured:
         raise DatastoreError(f"the datastore would be made from {_LEAK}")
-    recipe = Recipe(settings, config, model, progress)
+    recipe = recipe_of(settings, config, model, progress)
     path = cache_root() / "datastores" / recipe.name
     if not path.exists():
         if not is_asked:
@@ -97,6 +110,16 @@ def provide_datastore(
         with suppress(AlreadyBuilt):  # By another process, for which this one has waited.
             recipe.build(path)
     return open_store(path, settings.kind, model)
+
+
+def recipe_of(
+    settings: AnyConfig, config: Mapping[str, Any], model: LoadedModel, progress: bool
+) -> Recipe | BigramsRecipe:
+    """How the store of some settings is made."""
+    if isinstance(settings, BigramsConfig):
+        return BigramsRecipe(settings, config, model, progress)
+    make = NgramTreesRecipe if isinstance(settings, NgramTreesConfig) else Recipe
+    return make(settings, config, model, progress)
 
 
 def open_store(path: Path, kind: DatastoreKind, model: LoadedModel) -> OpenedStore:
@@ -110,11 +133,11 @@ def open_store(path: Path, kind: DatastoreKind, model: LoadedModel) -> OpenedSto
         "vocab_size": model.target.vocab_size,
         "model": model_identity(model.facts),
     }
-    if kind == "tokens":
-        tokens, header = open_token_store(path, **use)
-        return OpenedStore(store=tokens, header=header, path=path)
-    states = open_hidden_store(path, **use)
-    return OpenedStore(store=states, header=states.header, path=path)
+    if kind == "hidden_states":
+        states = open_hidden_store(path, **use)
+        return OpenedStore(store=states, header=states.header, path=path)
+    store, header = OPENERS[kind](path, **use)
+    return OpenedStore(store=store, header=header, path=path)
 
 
 def _short(sources: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

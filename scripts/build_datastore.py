@@ -3,6 +3,8 @@
 python scripts/build_datastore.py datastore=tokens dataset=quickstart
 python scripts/build_datastore.py datastore=hidden_states model=smollm2-135m source=generated
 python scripts/build_datastore.py datastore=tokens dataset=text dataset.path=FOLDER
+python scripts/build_datastore.py datastore=bigrams model=smollm2-135m
+python scripts/build_datastore.py datastore=ngram_trees dataset=quickstart max_bytes=1000000
 python scripts/build_datastore.py --describe FOLDER     what a store holds and where it came from
 python scripts/build_datastore.py --verify FOLDER       reads every byte of it
 

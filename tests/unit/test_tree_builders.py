@@ -90,11 +90,13 @@ def test_frequency_counts_alternatives_to_pending_against_the_budget() -> None:
     assert tree.depths.tolist() == [0, 0, 1]
 
 
-def test_frequency_keeps_each_node_beside_its_distribution() -> None:
+@pytest.mark.parametrize("select", ["rank", "frequency", "rest"])
+def test_samples_are_taken_in_the_order_of_drawing(select: str) -> None:
+    """4 occurs twice and 2 once: to prefer it would prefer what was drawn."""
     candidates = [_sampled(2.0, P, 2, 3), _sampled(1.0, P, 4, 3), _sampled(0.0, P, 4, 5)]
-    tree = TREE_BUILDERS.create("trie", select="frequency").build(P, candidates, 2)
-    assert tree.token_ids.tolist() == [P, 2, 4]
-    assert [row[0] for row in as_lists(tree.draft_probs)] == [0, 11, 11]
+    tree = TREE_BUILDERS.create("trie", select=select).build(P, candidates, 2)
+    assert tree.token_ids.tolist() == [P, 2, 3]
+    assert [row[0] for row in as_lists(tree.draft_probs)] == [0, 11, 22]
 
 
 def test_rest_drops_the_prefixes_of_most_distinct_tokens() -> None:
