@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from benchmarks.outcomes import (
     note_outcome,
     note_start,
     note_sweep,
+    read_cells,
     read_outcomes,
 )
 from benchmarks.paper_lines import print_table
@@ -96,13 +97,21 @@ def sweep(words: Sequence[str]) -> int:
             folder = Path(word.removeprefix(SWEEP_DIR))
     note_sweep(folder, words)
     sys.argv[1:] = ["-m", *words, f"{SWEEP_DIR}{folder}"]
-    with suppress(KeyboardInterrupt):  # What has been measured is reported.
+    start_logging()
+    is_interrupted = False
+    try:
         main()
+    except KeyboardInterrupt:  # What has been measured is reported.
+        is_interrupted = True
+        sys.stderr.write("interrupted; jobs that were submitted go on (squeue, scancel)\n")
     outcomes = read_outcomes(folder)
     runs = report(outcomes)
     print_paper_table(words, runs)
     sys.stdout.write(f"python scripts/sweep_status.py {folder}\n")
-    return max((outcome.code for outcome in outcomes), default=0)
+    if is_interrupted:
+        return INTERRUPTED
+    is_complete = len(outcomes) >= len(read_cells(folder))
+    return max((outcome.code for outcome in outcomes), default=0) if is_complete else 1
 
 
 def report(outcomes: Sequence[CellOutcome]) -> list[StoredRun]:

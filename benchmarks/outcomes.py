@@ -111,6 +111,15 @@ def note_outcome(folder: Path, outcome: CellOutcome) -> None:
     write_json(folder / OUTCOME, asdict(outcome))
 
 
+def read_cells(sweep: Path) -> list[str]:
+    """What the cells of a sweep are; empty before they are known.
+
+    Raises:
+        RunFolderError: If a file is damaged.
+    """
+    return list((read_json(sweep / SWEEP) or {}).get("cells") or [])
+
+
 def read_outcomes(sweep: Path) -> list[CellOutcome]:
     """The outcomes that there are, in the order of the cells.
 

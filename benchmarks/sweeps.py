@@ -183,16 +183,17 @@ def _seconds(start: CellStart, until: Path | None) -> float:
 
 
 def render_sweep(sweep: Sweep) -> Group:
-    """A line per cell, then what to do."""
+    """A line per cell."""
     table = new_table("cell", "state", "rows", "minutes", "", may_wrap=("cell", ""))
     for cell in sweep.cells:
         rows = f"{cell.num_rows}/{cell.num_expected}" if cell.num_expected else ""
         minutes = "" if cell.seconds is None else f"{cell.seconds / 60:.1f}"
         table.add_row(cell.label, cell.state, rows, minutes, cell.detail)
-    return Group(Text(str(sweep.folder), style="bold"), table, "", Text("\n".join(_advice(sweep))))
+    return Group(Text(str(sweep.folder), style="bold"), table)
 
 
-def _advice(sweep: Sweep) -> list[str]:
+def advice(sweep: Sweep) -> list[str]:
+    """How many cells are in which state, and what to do: commands, which no table may break."""
     counts: dict[str, int] = {}
     for cell in sweep.cells:
         counts[cell.state] = counts.get(cell.state, 0) + 1

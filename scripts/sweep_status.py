@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.files import RunFolderError
 from benchmarks.outcomes import SWEEP
-from benchmarks.sweeps import read_sweep, render_sweep
+from benchmarks.sweeps import advice, read_sweep, render_sweep
 from benchmarks.table import plain_console
 
 SWEEPS = Path("outputs/multirun")
@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     plain_console().print(render_sweep(sweep))
+    sys.stdout.write("\n".join(["", *advice(sweep), ""]))
     states = {cell.state for cell in sweep.cells}
     if states & {"running", "waiting"}:
         return 3

@@ -21,8 +21,7 @@ from benchmarks.outcomes import (
     read_outcomes,
     read_start,
 )
-from benchmarks.sweeps import Cell, Sweep, read_sweep, render_sweep
-from benchmarks.table import plain_console
+from benchmarks.sweeps import Cell, Sweep, advice, read_sweep
 from configs.sweep_cells import cells
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "sweep_status.py"
@@ -103,15 +102,23 @@ def test_the_time_that_is_left_by_hand():
     assert Sweep(folder=Path(), words=(), cells=(missing,)).seconds_left is None
 
 
-def test_the_table_says_how_to_go_on(folder, capsys):
+def test_the_table_says_how_to_go_on(folder):
     end(folder, 0)
     lose(folder, 3)
-    plain_console().print(render_sweep(read_sweep(folder)))
-    printed = capsys.readouterr().out
-    assert "1 done, 2 missing, 1 lost" in printed
-    assert "python run.py -m method=pld,rest seed=0,1" in printed
-    assert f"python run.py {LABELS[3]}" in printed
-    assert f"python run.py {LABELS[0]}\n" not in printed
+    lines = advice(read_sweep(folder))
+    assert lines[0] == "1 done, 2 missing, 1 lost"
+    assert "all that is not done: python run.py -m method=pld,rest seed=0,1" in lines
+    assert f"  python run.py {LABELS[3]}" in lines
+    assert f"  python run.py {LABELS[0]}" not in lines
+
+
+def test_no_command_is_broken_into_lines(folder, capsys):
+    """The second line would be the assignment of a shell variable, and the first a whole sweep."""
+    words = [f"results_dir=/tmp/{'x' * 150}", "repeats=2"]
+    note_sweep(folder, words)
+    note_cells(folder, LABELS)
+    assert program().main([str(folder)]) == 1
+    assert f"python run.py -m {' '.join(words)}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -127,10 +134,15 @@ def test_cells_are_expanded_as_hydra_does(words, params, labels):
     assert cells(words, params) == labels
 
 
-def test_the_program(folder, capsys):
+def program():
     place = importlib.util.spec_from_file_location("sweep_status", SCRIPT)
     module = importlib.util.module_from_spec(place)
     place.loader.exec_module(module)
+    return module
+
+
+def test_the_program(folder, capsys):
+    module = program()
     for number in range(4):
         end(folder, number)
     assert module.main([str(folder)]) == 0
