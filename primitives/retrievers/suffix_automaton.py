@@ -53,7 +53,6 @@ class SuffixAutomatonRetriever(Retriever):
         len_bias: How many tokens a match in the corpus counts less, at least 0.
     """
 
-    is_exact = True
     datastore = "tokens"
 
     rule: Literal["alone", "combined"] = "alone"

@@ -49,7 +49,7 @@ def no_model(monkeypatch):
     """A function that makes loading a model an error, as a user would be told of it."""
 
     def forbid():
-        def build_model(config):
+        def build_model(config, group):
             raise ValueError("a model was loaded")
 
         monkeypatch.setattr("benchmarks.plan.build_model", build_model)
