@@ -54,6 +54,7 @@ class SuffixAutomatonRetriever(Retriever):
     """
 
     datastore = "tokens"
+    is_exact = True
 
     rule: Literal["alone", "combined"] = "alone"
     use_static: bool = False

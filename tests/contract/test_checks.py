@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from primitives.types import Candidate, Context, DraftTree, StepOutcome, Verdict
 from primitives.verifiers.greedy import Greedy
 from primitives.verifiers.sampling import Sampling
 from primitives.verifiers.soft_gated import SoftGated
+from support import scenes
 
 
 @dataclass(kw_only=True)
@@ -348,6 +349,13 @@ FAULTY: tuple[tuple[type[Any], Check], ...] = (
     (SharpensPointMasses, verifier_checks.check_point_mass_drafts_keep_the_law),
     (ClearsDraftProbs, verifier_checks.check_tree_and_logits_are_left_alone),
 )
+
+
+@pytest.fixture(autouse=True)
+def unspoilt_scenes() -> Iterator[None]:
+    """Some faults overwrite what they are given, which all tests of a process share."""
+    yield
+    scenes.forget_all()
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,12 @@ class ScoredTree:
     logits: Tensor
 
 
+def forget_all() -> None:
+    """Makes everything anew at its next use: for who hands it to components that spoil it."""
+    for cached in (record_scene, candidate_sets, draft_row, scored_trees):
+        cached.cache_clear()
+
+
 def judge(
     verifier: Verifier, tree: DraftTree, last_logits: Tensor, logits: Tensor, random: RandomSource
 ) -> Verdict:
