@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from primitives.random_source import RandomSource
+from primitives.random_source import RandomSource, target_law
 from primitives.types import Candidate, Context, DraftTree, ProposalKind, StepOutcome, Verdict
 
 Need = Literal[
@@ -181,8 +181,10 @@ class Verifier(Component):
     def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
         """The next pending token, from the logits at the last committed position.
 
-        This one takes the argmax, the first index of equal ones; verifiers that sample draw.
+        The argmax, the first index of equal ones; of a verifier that `samples`, a draw.
         """
+        if self.samples:
+            return random.categorical(target_law(logits))
         return int(logits.argmax())
 
     def admit(

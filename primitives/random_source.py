@@ -27,6 +27,14 @@ class RandomSource(Protocol):
         ...
 
 
+def target_law(logits: Float[Tensor, "v"]) -> Float[Tensor, "v"]:
+    """Probabilities in [0, 1] of the next token, whose sum is 1.
+
+    In float64 on the host: tests and draws must see the same ones, and one row is small.
+    """
+    return torch.softmax(logits.to("cpu", torch.float64), dim=-1)
+
+
 @dataclass(frozen=True)
 class TorchRandom:
     """Draws from an explicit CPU generator, so that a seed fixes the output on any device.

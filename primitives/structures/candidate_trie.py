@@ -19,9 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import torch
-from torch import Tensor
-
+from primitives.structures.origin_tree import are_sampled, tree_of_origins
 from primitives.types import Candidate, DraftTree, rank_candidates
 
 
@@ -49,9 +47,7 @@ class CandidateTrie:
         self._estimates: list[float | None] = [None]
         self._origins: list[Candidate | None] = [None]
         self._index = {(-1, pending_id): 0}
-        self.is_sampled = any(candidate.draft_probs is not None for candidate in candidates)
-        if self.is_sampled and any(candidate.draft_probs is None for candidate in candidates):
-            raise ValueError("candidates with and without draft_probs cannot share a tree")
+        self.is_sampled = are_sampled(candidates)
         for candidate in rank_candidates(candidates):
             self._insert(candidate)
 
@@ -125,18 +121,10 @@ class CandidateTrie:
         """
         nodes = sorted(kept)
         numbers = {node: number for number, node in enumerate([0, *nodes])}
-        origins = [origin for node in nodes if (origin := self._origins[node]) is not None]
-        rows = [
-            origin.draft_probs[self.depths[node]]
-            for node, origin in zip(nodes, origins, strict=True)
-            if origin.draft_probs is not None
-        ]
-        return DraftTree.from_nodes(
+        return tree_of_origins(
             [self.token_ids[node] for node in [0, *nodes]],
             [-1, *(numbers.get(self.parents[node], -1) for node in nodes)],
-            sources=["", *(origin.source for origin in origins)],
-            match_lens=[0, *(origin.match_len for origin in origins)],
-            draft_probs=_with_node_0(rows),
+            [origin for node in nodes if (origin := self._origins[node]) is not None],
         )
 
     def check_integrity(self) -> None:
@@ -153,8 +141,3 @@ class CandidateTrie:
         probs = self.path_probs()
         for parent, children in enumerate(self.children()):
             assert all(0 <= probs[child] <= probs[parent] for child in children)
-
-
-def _with_node_0(rows: Sequence[Tensor]) -> Tensor | None:
-    """The rows below one of zeros, which is that of node 0 and unused; None without any."""
-    return torch.stack([torch.zeros_like(rows[0]), *rows]) if rows else None

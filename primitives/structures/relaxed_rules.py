@@ -1,6 +1,6 @@
-"""What rules of relaxed verifiers share beside the walk: mismatches, laws, bounds of regret.
+"""What rules of relaxed verifiers share beside the walk: which mismatches, and bounds of regret.
 
-Cost: laws copy one row [v] per node; bounds rank one row [v] per kept node.
+Cost: bounds rank one row [v] per kept node.
 """
 
 from __future__ import annotations
@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
-from primitives.types import DraftTree
 
 Regrets = Callable[[Int[np.ndarray, "m"]], Float[np.ndarray, "m"]]
 """Per node the most regret, in nats, that a rule lets pass there; finite."""
@@ -33,17 +30,6 @@ def may_relax(
     """
     is_asked = np.full(len(mismatches.nodes), mismatches.depth > 0)
     return is_asked & ~mismatches.scores.involves(eos_ids) if eos_requires_em else is_asked
-
-
-def laws_of(
-    tree: DraftTree,
-    last_logits: Float[Tensor, "v"],
-    logits: Float[Tensor, "n v"],
-    nodes: Int[np.ndarray, "m"],
-) -> Float[Tensor, "m v"]:
-    """The logits that each of `nodes` is judged by: those of its parent."""
-    parents = tree.parents[nodes].tolist()
-    return torch.stack([last_logits if row < 0 else logits[row] for row in parents])
 
 
 def best_log_probs(walk: RelaxedWalk, nodes: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:

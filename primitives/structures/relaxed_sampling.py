@@ -24,12 +24,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from primitives.random_source import RandomSource
+from primitives.random_source import RandomSource, target_law
 from primitives.structures.speculative_sampling import (
     draft_law,
     left_over,
     ratio,
-    target_law,
 )
 from primitives.types import ROOT_REASON, DraftTree, Verdict
 

@@ -194,10 +194,14 @@ class RelaxedWalk:
 
         Where fewer than k tokens are possible the last of those counts.
         """
-        best = top_logits(self._rows(self._tree.parents[nodes]), k).double()
+        best = top_logits(self.laws(nodes), k).double()
         worst = torch.where(best.isfinite(), best, best[:, :1]).amin(dim=-1)
         gaps: np.ndarray = (best[:, 0] - worst).cpu().numpy()
         return gaps
+
+    def laws(self, nodes: Int[np.ndarray, "m"]) -> Float[Tensor, "m v"]:
+        """The logits that each of `nodes` is judged by: those of its parent."""
+        return self._rows(self._tree.parents[nodes])
 
     def _rows(self, parents: Int[np.ndarray, "r"]) -> Float[Tensor, "r v"]:
         """Logits behind each of `parents`; -1 stands for the last committed position."""

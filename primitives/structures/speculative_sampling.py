@@ -20,16 +20,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from primitives.random_source import RandomSource
+from primitives.random_source import RandomSource, target_law
 from primitives.types import ROOT_REASON, DraftTree, Verdict
-
-
-def target_law(logits: Float[Tensor, "v"]) -> Float[Tensor, "v"]:
-    """Probabilities.
-
-    In float64 on the host: tests and draws must see the same ones, and one row is small.
-    """
-    return torch.softmax(logits.to("cpu", torch.float64), dim=-1)
 
 
 def draft_law(tree: DraftTree, child: int, rejected: Sequence[int]) -> Float[Tensor, "v"] | None:

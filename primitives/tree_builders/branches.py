@@ -20,11 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 from primitives.interfaces import TreeBuilder
 from primitives.registry import TREE_BUILDERS
+from primitives.structures.origin_tree import tree_of_origins
 from primitives.types import Candidate, DraftTree, rank_candidates
 
 
@@ -49,7 +47,7 @@ class Branches(TreeBuilder):
     def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
         """Node 0 and up to `budget` nodes of the best branches."""
         index: dict[tuple[int, ...], int] = {(pending_id,): 0}
-        parents, origins = [-1], [Candidate(token_ids=(pending_id,))]
+        parents, origins = [-1], list[Candidate]()
         for candidate in rank_candidates(candidates):
             # An alternative to pending is a draft token itself.
             first = 1 if candidate.token_ids[0] == pending_id else 0
@@ -62,22 +60,4 @@ class Branches(TreeBuilder):
                     index[branch[: place + 1]] = len(index)
                     parents.append(index[branch[:place]] if place else -1)
                     origins.append(candidate)
-        return DraftTree.from_nodes(
-            [path[-1] for path in index],
-            parents,
-            sources=[origin.source for origin in origins],
-            match_lens=[origin.match_len for origin in origins],
-            draft_probs=_rows(origins[1:], [len(path) - 1 for path in index][1:]),
-        )
-
-
-def _rows(origins: Sequence[Candidate], places: Sequence[int]) -> Tensor | None:
-    """What each draft node was sampled from, behind an unused row; None for point masses."""
-    rows = [
-        origin.draft_probs[place]
-        for origin, place in zip(origins, places, strict=True)
-        if origin.draft_probs is not None
-    ]
-    if len(rows) not in (0, len(origins)):
-        raise ValueError("candidates with and without draft_probs cannot share a tree")
-    return torch.stack([torch.zeros_like(rows[0]), *rows]) if rows else None
+        return tree_of_origins([path[-1] for path in index], parents, origins)

@@ -17,11 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from primitives.interfaces import TreeBuilder
 from primitives.registry import TREE_BUILDERS
+from primitives.structures.origin_tree import are_sampled, tree_of_origins
 from primitives.types import Candidate, DraftTree, rank_candidates
 
 
@@ -35,9 +33,7 @@ class LooseTrie(TreeBuilder):
     def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
         """Node 0 and the best `budget` nodes of the prefix tree."""
         ranked = rank_candidates(candidates)
-        is_sampled = any(candidate.draft_probs is not None for candidate in ranked)
-        if is_sampled and any(candidate.draft_probs is None for candidate in ranked):
-            raise ValueError("candidates with and without draft_probs cannot share a tree")
+        is_sampled = are_sampled(ranked)
 
         def worth(node: _Node) -> tuple[float, int, int]:
             return (0.0 if is_sampled else -ranked[node.rank].score, node.depth, node.rank)
@@ -87,17 +83,8 @@ def _common_prefix_len(first: tuple[int, ...], second: tuple[int, ...]) -> int:
 
 def _to_tree(nodes: list[_Node], ranked: Sequence[Candidate]) -> DraftTree:
     index = {id(node): i for i, node in enumerate(nodes)}
-    origins = [ranked[node.rank] for node in nodes[1:]]
-    rows: list[Tensor] = [
-        origin.draft_probs[node.depth]
-        for node, origin in zip(nodes[1:], origins, strict=True)
-        if origin.draft_probs is not None
-    ]
-    return DraftTree.from_nodes(
+    return tree_of_origins(
         [node.token_id for node in nodes],
         [-1 if node.parent is None else index[id(node.parent)] for node in nodes],
-        sources=["", *(origin.source for origin in origins)],
-        match_lens=[0, *(origin.match_len for origin in origins)],
-        # The row of node 0 is unused.
-        draft_probs=torch.stack([torch.zeros_like(rows[0]), *rows]) if rows else None,
+        [ranked[node.rank] for node in nodes[1:]],
     )

@@ -17,11 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 from primitives.interfaces import TreeBuilder
 from primitives.registry import TREE_BUILDERS
+from primitives.structures.origin_tree import tree_of_origins
 from primitives.structures.rank_templates import Node, Template, rank_template
 from primitives.types import Candidate, DraftTree, rank_candidates
 
@@ -51,7 +49,7 @@ class StaticTemplate(TreeBuilder):
         children = _ranked_children(pending_id, candidates)
         # Per node of the template its tokens from pending on, and its number in the tree.
         placed: dict[Node, tuple[Path, int]] = {(): ((pending_id,), 0)}
-        parents, origins = [-1], [Candidate(token_ids=(pending_id,))]
+        parents, origins = [-1], list[Candidate]()
         for node in self._nodes:
             if len(placed) > budget:
                 break
@@ -62,13 +60,7 @@ class StaticTemplate(TreeBuilder):
                 placed[node] = ((*path, token_id), len(placed))
                 parents.append(number)
                 origins.append(origin)
-        return DraftTree.from_nodes(
-            [path[-1] for path, _ in placed.values()],
-            parents,
-            sources=[origin.source for origin in origins],
-            match_lens=[origin.match_len for origin in origins],
-            draft_probs=_rows(origins[1:], [len(node) for node in placed][1:]),
-        )
+        return tree_of_origins([path[-1] for path, _ in placed.values()], parents, origins)
 
 
 def _ranked_children(
@@ -87,15 +79,3 @@ def _ranked_children(
                 seen.add(path)
                 children.setdefault(token_ids[:length], []).append((token_ids[length], candidate))
     return children
-
-
-def _rows(origins: Sequence[Candidate], depths: Sequence[int]) -> Tensor | None:
-    """What each draft node was sampled from, behind an unused row; None for point masses."""
-    rows = [
-        origin.draft_probs[depth]
-        for origin, depth in zip(origins, depths, strict=True)
-        if origin.draft_probs is not None
-    ]
-    if len(rows) not in (0, len(origins)):
-        raise ValueError("candidates with and without draft_probs cannot share a tree")
-    return torch.stack([torch.zeros_like(rows[0]), *rows]) if rows else None

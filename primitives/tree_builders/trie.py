@@ -24,11 +24,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 from primitives.interfaces import TreeBuilder
 from primitives.registry import TREE_BUILDERS
+from primitives.structures.origin_tree import are_sampled, tree_of_origins
 from primitives.types import Candidate, DraftTree, rank_candidates
 
 
@@ -57,8 +55,7 @@ class Trie(TreeBuilder):
         nodes = _Nodes(pending_id)
         ranked = rank_candidates(candidates)
         # Which samples are kept must not depend on what was drawn: counts do.
-        is_sampled = any(candidate.draft_probs is not None for candidate in ranked)
-        select = "rank" if is_sampled else self.select
+        select = "rank" if are_sampled(ranked) else self.select
         room = budget
         if select != "rank":
             room = sum(len(candidate.token_ids) for candidate in ranked)
@@ -80,9 +77,7 @@ class _Nodes:
         self.parents = [-1]
         self.depths = [0]
         self.counts = [0]
-        self.sources = [""]
-        self.match_lens = [0]
-        self.probs: list[Tensor | None] = [None]
+        self.origins: list[Candidate] = []
         self.index = {(-1, pending_id): 0}
 
     def insert(self, candidate: Candidate, budget: int) -> None:
@@ -98,10 +93,7 @@ class _Nodes:
                 self.parents.append(parent)
                 self.depths.append(position)
                 self.counts.append(0)
-                self.sources.append(candidate.source)
-                self.match_lens.append(candidate.match_len)
-                row = None if candidate.draft_probs is None else candidate.draft_probs[position]
-                self.probs.append(row)
+                self.origins.append(candidate)
             self.counts[node] += candidate.count
             parent = node
 
@@ -131,20 +123,8 @@ class _Nodes:
         """Node 0 and the kept nodes, in the order of insertion."""
         nodes = [0, *sorted(kept)]
         numbers = {node: number for number, node in enumerate(nodes)}
-        return DraftTree.from_nodes(
+        return tree_of_origins(
             [self.token_ids[node] for node in nodes],
             [numbers.get(self.parents[node], -1) for node in nodes],
-            sources=[self.sources[node] for node in nodes],
-            match_lens=[self.match_lens[node] for node in nodes],
-            draft_probs=_stack([self.probs[node] for node in nodes]),
+            [self.origins[node - 1] for node in nodes[1:]],
         )
-
-
-def _stack(rows: list[Tensor | None]) -> Tensor | None:
-    """The rows as one tensor (the unused row of node 0 is zero); None if no node has one."""
-    known = [row for row in rows[1:] if row is not None]
-    if not known:
-        return None
-    if len(known) < len(rows) - 1:
-        raise ValueError("candidates with and without draft_probs cannot share a tree")
-    return torch.stack([torch.zeros_like(known[0]), *known])

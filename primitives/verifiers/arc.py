@@ -43,7 +43,6 @@ from primitives.structures.relaxed_rules import best_log_probs, may_relax, regre
 from primitives.structures.relaxed_sampling import sample_relaxed
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk, TokenScores, score_tokens
 from primitives.structures.scaled_embeddings import ScaledEmbeddings
-from primitives.structures.speculative_sampling import target_law
 from primitives.types import DraftTree, Verdict
 
 Rule = Literal["greedy", "sampling"]
@@ -113,12 +112,6 @@ class Arc(Verifier):
             return super().attach(**resources)
         embeddings = ScaledEmbeddings.of(resources["embeddings"])
         object.__setattr__(self, "_embeddings", embeddings)
-
-    def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
-        """The argmax, or a sample of the target's law."""
-        if self.rule == "greedy":
-            return super().choose(logits, random)
-        return random.categorical(target_law(logits))
 
     def verify(
         self,

@@ -30,7 +30,7 @@ from torch import Tensor
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
-from primitives.structures.relaxed_rules import laws_of, may_relax
+from primitives.structures.relaxed_rules import may_relax
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
 from primitives.structures.top_tokens import top_logits
 from primitives.types import DraftTree, Verdict
@@ -88,7 +88,7 @@ class Fly(Verifier):
                 scores = mismatches.scores
                 is_kept &= scores.entropies >= self.theta * scores.max_entropy
             elif is_kept.any() and self.gate == "top3":
-                laws = laws_of(tree, last_logits, logits, mismatches.nodes)
+                laws = mismatches.walk.laws(mismatches.nodes)
                 is_kept &= _top3_entropies(laws) >= self.theta
             return np.where(is_kept, "window", "")
 

@@ -34,7 +34,6 @@ from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.relaxed_rules import (
     best_log_probs,
-    laws_of,
     may_relax,
     regret_bounds,
 )
@@ -93,7 +92,7 @@ class Fuzzy(Verifier):
             is_kept = may_relax(mismatches, eos_ids, eos_requires_em=self.eos_requires_em)
             if is_kept.any():
                 nodes = mismatches.nodes
-                laws = laws_of(tree, last_logits, logits, nodes).double().softmax(dim=-1)
+                laws = walk.laws(nodes).double().softmax(dim=-1)
                 is_kept &= self._divergences(laws, _draft_laws(tree, nodes, laws)) <= self.threshold
             return np.where(is_kept, "divergence", "")
 

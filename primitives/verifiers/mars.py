@@ -30,7 +30,7 @@ from torch import Tensor
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
-from primitives.structures.relaxed_rules import laws_of, may_relax, regret_bounds
+from primitives.structures.relaxed_rules import may_relax, regret_bounds
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
 from primitives.types import DraftTree, Verdict
 
@@ -86,7 +86,7 @@ class Mars(Verifier):
                 return np.full(len(nodes), self.max_margin)
             if self.form == "prob_ratio":
                 return np.full(len(nodes), -math.log(self.min_ratio))
-            best = laws_of(tree, last_logits, logits, nodes).amax(dim=-1).double().cpu().numpy()
+            best = walk.laws(nodes).amax(dim=-1).double().cpu().numpy()
             return np.asarray((1 - self.theta) * np.maximum(best, 0.0))
 
         def reasons(mismatches: Mismatches) -> np.ndarray:

@@ -26,7 +26,7 @@ from torch import Tensor
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
-from primitives.structures.speculative_sampling import target_law, walk_ratio_tests
+from primitives.structures.speculative_sampling import walk_ratio_tests
 from primitives.types import DraftTree, Verdict
 
 
@@ -38,10 +38,6 @@ class SpecInfer(Verifier):
     is_lossless_sampling = True
     samples = True
     valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
-
-    def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
-        """A sample of the target's law."""
-        return random.categorical(target_law(logits))
 
     def verify(
         self,

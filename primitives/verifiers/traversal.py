@@ -30,9 +30,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from primitives.interfaces import Verifier
-from primitives.random_source import RandomSource
+from primitives.random_source import RandomSource, target_law
 from primitives.registry import VERIFIERS
-from primitives.structures.speculative_sampling import draft_law, left_over, ratio, target_law
+from primitives.structures.speculative_sampling import draft_law, left_over, ratio
 from primitives.structures.tree_walk import walk_exact_matches
 from primitives.types import ROOT_REASON, DraftTree, Verdict
 
@@ -45,10 +45,6 @@ class Traversal(Verifier):
     is_lossless_sampling = True
     samples = True
     valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
-
-    def choose(self, logits: Float[Tensor, "v"], random: RandomSource) -> int:
-        """A sample of the target's law."""
-        return random.categorical(target_law(logits))
 
     def verify(
         self,

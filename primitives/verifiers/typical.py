@@ -30,7 +30,7 @@ from torch import Tensor
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
-from primitives.structures.relaxed_rules import laws_of, may_relax, regret_bounds
+from primitives.structures.relaxed_rules import may_relax, regret_bounds
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk, TokenScores, score_tokens
 from primitives.types import DraftTree, Verdict
 
@@ -78,7 +78,7 @@ class Typical(Verifier):
         def scores(nodes: Int[np.ndarray, "m"]) -> TokenScores:
             if self.temperature == 1:
                 return walk.scores(nodes)
-            laws = laws_of(tree, last_logits, logits, nodes) / self.temperature
+            laws = walk.laws(nodes) / self.temperature
             return score_tokens(laws, np.arange(len(nodes)), tree.token_ids[nodes])
 
         def reasons(mismatches: Mismatches) -> np.ndarray:
