@@ -59,7 +59,7 @@ class Header:
     """What a store says about itself.
 
     Attributes:
-        kind: `tokens` or `hidden_states`.
+        kind: `tokens`, `hidden_states`, `bigrams` or `ngram_trees`.
         vocab_size: Ids in [0, vocab_size) are tokens.
         token_dtype: numpy name of the type of stored ids.
         tokenizer_hash: Of the tokenizer that made the ids.
