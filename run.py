@@ -43,7 +43,7 @@ from benchmarks.shards import whole_run
 from methods.targets.tensor_parallel import is_follower, world_size
 
 INTERRUPTED = 130
-SWEEP_DIR = "hydra.sweep.dir="
+SWEEP_DIR, SUBDIR = "hydra.sweep.dir=", "hydra.sweep.subdir="
 OUTCOMES: list[Outcome] = []
 """Of a single run, which takes place in this process."""
 
@@ -93,25 +93,28 @@ def sweep(words: Sequence[str]) -> int:
     """All cells, then what became of them."""
     folder = Path("outputs/multirun", f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}")
     for word in words:
+        if word.startswith(SUBDIR):
+            sys.exit(f"error: {SUBDIR[:-1]} is the number of a cell, by which it is found again")
         if word.startswith(SWEEP_DIR):  # The user wants another one.
             folder = Path(word.removeprefix(SWEEP_DIR))
     note_sweep(folder, words)
     sys.argv[1:] = ["-m", *words, f"{SWEEP_DIR}{folder}"]
     start_logging()
-    is_interrupted = False
+    code = 0
     try:
         main()
     except KeyboardInterrupt:  # What has been measured is reported.
-        is_interrupted = True
+        code = INTERRUPTED
         sys.stderr.write("interrupted; jobs that were submitted go on (squeue, scancel)\n")
+    except SystemExit:  # Hydra has told of an error of the launcher, such as a killed worker.
+        code = 1
     outcomes = read_outcomes(folder)
     runs = report(outcomes)
     print_paper_table(words, runs)
     sys.stdout.write(f"python scripts/sweep_status.py {folder}\n")
-    if is_interrupted:
-        return INTERRUPTED
-    is_complete = len(outcomes) >= len(read_cells(folder))
-    return max((outcome.code for outcome in outcomes), default=0) if is_complete else 1
+    if code == 0 and len(outcomes) < len(read_cells(folder)):
+        code = 1
+    return max([code, *(outcome.code for outcome in outcomes)])
 
 
 def report(outcomes: Sequence[CellOutcome]) -> list[StoredRun]:

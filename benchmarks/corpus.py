@@ -18,7 +18,8 @@ from benchmarks.documents import (
     reference_answers,
     text_documents,
 )
-from methods.datastores.folder import DatastoreError, file_sha256
+from methods.datastores.folder import DatastoreError
+from methods.hashing import file_sha256
 from methods.targets.base import TextCodec
 
 CHARS_PER_TOKEN = 3.5

@@ -61,12 +61,15 @@ class CellStart:
 
 
 def note_sweep(folder: Path, words: Sequence[str]) -> None:
-    """Writes down a sweep before its first cell.
+    """Writes down a sweep before its first cell; what an earlier one left there is forgotten.
 
     Raises:
         RunFolderError: If it cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for cell in cell_folders(folder):
+        for name in (STARTED, OUTCOME):
+            (cell / name).unlink(missing_ok=True)
     write_json(folder / SWEEP, {"words": list(words), "time": timestamp(), "cwd": str(Path.cwd())})
 
 
@@ -78,6 +81,17 @@ def note_cells(folder: Path, labels: Sequence[str]) -> None:
     """
     known = read_json(folder / SWEEP) or {}
     write_json(folder / SWEEP, {**known, "cells": list(labels)})
+
+
+def note_jobs(folder: Path, jobs: Mapping[int, str]) -> None:
+    """Adds to a sweep which jobs its cells are, by their number.
+
+    Raises:
+        RunFolderError: If it cannot be written.
+    """
+    known = read_json(folder / SWEEP) or {}
+    ids = {str(number): job for number, job in jobs.items()}
+    write_json(folder / SWEEP, {**known, "jobs": {**known.get("jobs", {}), **ids}})
 
 
 def note_start(folder: Path, label: str, path: Path | None = None) -> None:

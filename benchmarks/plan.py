@@ -44,6 +44,7 @@ from methods.judge_head import attach_head
 from methods.sampling import SamplingLaw
 from methods.targets.facts import model_identity
 from methods.targets.loading import LoadedModel
+from methods.targets.tensor_parallel import world_size
 
 _LOADED: dict[str, tuple[str, LoadedModel]] = {}
 """By group of the configuration: what it was loaded from, and the model."""
@@ -189,6 +190,11 @@ def make_plan(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> Plan:
     shard = None if own.shard is None else Shard.parse(own.shard)
     if own.num_threads is not None:
         torch.set_num_threads(own.num_threads)
+    if world_size() > 1 and not config["model"].get("tp_plan"):
+        raise ValueError(
+            f"torchrun has started {world_size()} processes, which would all measure the same: set "
+            "model.tp_plan=auto to split the model over them, or start one process"
+        )
     law = build_law(config)
     if swapped:
         label = "+".join([str(config["method"]["name"]), *swapped])

@@ -54,10 +54,12 @@ class RunFolder:
 
     Attributes:
         path: The folder.
+        patience_s: How long to wait for another process that holds it, in seconds.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience_s: float = 0.0) -> None:
         self.path = path
+        self.patience_s = patience_s
         self._lock = FileLock(path / LOCK)
         self._log: RowLog | None = None
         self._status: dict[str, Any] = {}
@@ -102,7 +104,7 @@ class RunFolder:
         with explain_os_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
-                self._lock.acquire(blocking=False)
+                self._lock.acquire(timeout=self.patience_s)
             except Timeout:
                 raise RunFolderBusy(self._describe_holder()) from None
         self._status = self._read_status()

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+ASSEMBLY_S = 600.0
+"""How long putting shards together, with the scoring of their answers, may take."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
     """How a run ended.
@@ -161,12 +165,14 @@ def _conclude(spec: RunSpec, folder: RunFolder, stopped: str | None = None) -> R
 def _put_together(spec: RunSpec, num_shards: int) -> RunResult:
     """The run of all shards, which are done.
 
+    Shards that end at the same moment all come here: the first one does it, the others wait.
+
     Raises:
-        RunFolderBusy: If another job does just that.
+        RunFolderBusy: If another job holds the folder for longer than that takes.
         RunFolderError: If the shards may not be pooled.
     """
     whole = replace(spec, shard=None)
-    with RunFolder(spec.path) as folder:
+    with RunFolder(spec.path, ASSEMBLY_S) as folder:
         num_expected = Session(whole, folder).num_expected
         if folder.is_done:
             return _finished(whole, folder, num_expected)

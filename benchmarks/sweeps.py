@@ -100,8 +100,14 @@ def read_sweep(folder: Path) -> Sweep:
         raise RunFolderError(f"{folder} is no folder of a sweep: it has no {SWEEP}")
     labels, queued = known.get("cells") or [], queued_jobs()
     numbers = range(max([len(labels), *[int(p.name) + 1 for p in _started(folder)]], default=0))
+    jobs = known.get("jobs") or {}
     cells = [
-        _cell(folder / str(number), labels[number] if number < len(labels) else "?", queued)
+        _cell(
+            folder / str(number),
+            labels[number] if number < len(labels) else "?",
+            jobs.get(str(number)),
+            queued,
+        )
         for number in numbers
     ]
     return Sweep(folder=folder, words=tuple(known["words"]), cells=tuple(cells))
@@ -111,7 +117,7 @@ def _started(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.is_dir() and path.name.isdigit()]
 
 
-def _cell(folder: Path, label: str, queued: set[str] | None) -> Cell:
+def _cell(folder: Path, label: str, job: str | None, queued: set[str] | None) -> Cell:
     start, outcome = read_start(folder), read_outcome(folder)
     if outcome is not None:
         path = outcome.path or (start.path if start else None)
@@ -123,7 +129,9 @@ def _cell(folder: Path, label: str, queued: set[str] | None) -> Cell:
             label=outcome.label, state=state, detail="".join(detail), seconds=seconds, **facts
         )
     if start is None:
-        return Cell(label=label, state="waiting" if queued else "missing")
+        # Where SLURM does not answer, a job that was submitted is not submitted again.
+        is_queued = job is not None and (queued is None or job in queued)
+        return Cell(label=label, state="waiting" if is_queued else "missing")
     facts = _progress(start.path)
     state = "running" if _is_alive(start, queued) else "lost"
     where = f"job {start.job} on {start.host}" if start.job else f"{start.host}, pid {start.pid}"

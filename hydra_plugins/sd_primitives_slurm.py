@@ -18,7 +18,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from benchmarks.outcomes import CellOutcome, note_outcome, read_outcome
+from benchmarks.outcomes import CellOutcome, note_jobs, note_outcome, read_outcome
 from benchmarks.sweeps import queued_jobs
 
 POLL_S = 2.0
@@ -60,8 +60,9 @@ class ReportingSlurmLauncher(Launcher):
         jobs = self._submit(job_overrides, initial_job_idx)
         array = jobs[0].job_id.split("_")[0]
         logger.info("%d SLURM jobs %s, logs in %s", len(jobs), array, jobs[0].paths.folder.parent)
-        _wait(jobs)
         sweep_dir = Path(str(self._config.hydra.sweep.dir))
+        note_jobs(sweep_dir, {n: job.job_id for n, job in enumerate(jobs, start=initial_job_idx)})
+        _wait(jobs)
         for number, (job, words) in enumerate(
             zip(jobs, job_overrides, strict=True), start=initial_job_idx
         ):

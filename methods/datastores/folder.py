@@ -22,13 +22,13 @@ from typing import Any
 
 from filelock import FileLock
 
+from methods.hashing import blocks_sha256, file_sha256
 from primitives.interfaces import DatastoreKind
 
 FORMAT_VERSION = 1
 HEADER = "header.json"
 FULL_CHECK_BYTES = 8 * 2**20
 """Files up to this size are hashed whole on opening; of larger ones, blocks spread over them."""
-NUM_BLOCKS, BLOCK_BYTES = 64, 4096
 
 
 class DatastoreError(ValueError):
@@ -209,7 +209,7 @@ def check_files(path: Path, header: Header, *, is_full: bool = False) -> None:
         if is_full or num_bytes <= FULL_CHECK_BYTES:
             is_intact = file_sha256(file) == facts.sha256
         else:
-            is_intact = _blocks_sha256(file) == facts.blocks_sha256
+            is_intact = blocks_sha256(file) == facts.blocks_sha256
         if not is_intact:
             raise DatastoreError(f"datastore {path}: {name} is damaged: build it again")
 
@@ -262,24 +262,5 @@ def _checksum(values: Mapping[str, Any]) -> str:
 
 def _facts(file: Path) -> FileFacts:
     return FileFacts(
-        num_bytes=file.stat().st_size, sha256=file_sha256(file), blocks_sha256=_blocks_sha256(file)
+        num_bytes=file.stat().st_size, sha256=file_sha256(file), blocks_sha256=blocks_sha256(file)
     )
-
-
-def file_sha256(file: Path) -> str:
-    """SHA-256 of a whole file, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _blocks_sha256(file: Path) -> str:
-    digest = hashlib.sha256()
-    last = max(0, file.stat().st_size - BLOCK_BYTES)
-    with file.open("rb") as stream:
-        for number in range(NUM_BLOCKS):
-            stream.seek(last * number // (NUM_BLOCKS - 1))
-            digest.update(stream.read(BLOCK_BYTES))
-    return digest.hexdigest()

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from methods.hashing import blocks_sha256
 from methods.targets.base import UnsupportedModel
 
 
@@ -56,19 +57,17 @@ def devices_of(model: Any) -> tuple[torch.device, ...]:
 
 
 def files_hash(source: str) -> str | None:
-    """16 hex digits over names and sizes of a local model's files and its configuration.
+    """16 hex digits over names, sizes and contents of a local model's files; None without a folder.
 
-    Weights themselves are not read again: a hub model is identified by its revision, and a local
-    one that changes its weights but no size must change its name.
+    Of large files blocks are read that are spread evenly: training changes nearly all weights.
     """
     folder = Path(source)
     if not folder.is_dir():
         return None
     digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        digest.update(f"{path.name}:{path.stat().st_size}\n".encode())
-        if path.suffix == ".json":
-            digest.update(path.read_bytes())
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name, size = path.relative_to(folder).as_posix(), path.stat().st_size
+        digest.update(f"{name}:{size}:{blocks_sha256(path)}\n".encode())
     return digest.hexdigest()[:16]
 
 

@@ -12,7 +12,7 @@ from benchmarks.cli import build_spec, load_dataset, measure
 from benchmarks.inputs import _model_inputs, folder_files, inputs_digest
 from benchmarks.plan import make_plan
 from configs import composed
-from methods.targets.facts import hub_commit
+from methods.targets.facts import files_hash, hub_commit
 from support.runs import status_of
 
 TOY = ("debug=toy", "limit=2", "max_new_tokens=8", "warmup=0", "progress=false")
@@ -241,3 +241,22 @@ def test_a_hub_model_is_known_by_the_commit_that_would_be_loaded(tmp_path, monke
 
 def test_folder_files_of_no_folder(tmp_path):
     assert folder_files(tmp_path / "absent") == {}
+
+
+def test_processes_that_would_measure_the_same_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.plan.world_size", lambda: 2)
+    with pytest.raises(ValueError, match="torchrun has started 2 processes"):
+        make_plan(toy(tmp_path, "method=pld"))
+
+
+def test_other_weights_of_the_same_size_are_another_model(tmp_path):
+    (tmp_path / "deep").mkdir()
+    weights = tmp_path / "deep" / "model.safetensors"
+    weights.write_bytes(bytes(1_000_000))
+    before = files_hash(str(tmp_path))
+    assert files_hash(str(tmp_path)) == before
+    trained = bytearray(1_000_000)
+    trained[::1000] = b"x" * 1000
+    weights.write_bytes(trained)
+    assert files_hash(str(tmp_path)) != before
+    assert files_hash(str(tmp_path / "absent")) is None

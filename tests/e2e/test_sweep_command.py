@@ -43,6 +43,12 @@ def test_a_wrong_cell_stops_no_other_and_the_exit_code_says_so(tmp_path):
     assert "1 failed" in done.stdout
 
 
+def test_cells_are_found_by_their_number(tmp_path):
+    code, _, err = finish(start(tmp_path, "-m", "hydra.sweep.subdir=mine", "method=pld,rest"))
+    assert code == 1
+    assert err == "error: hydra.sweep.subdir is the number of a cell, by which it is found again\n"
+
+
 @pytest.mark.slow
 def test_twenty_starts_at_one_moment_leave_one_whole_run(tmp_path):
     """One measures; the others find it running, and say so, or find it done."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
+from filelock import FileLock
 
 from benchmarks.certificate import certify
 from benchmarks.files import RunFolderError
 from benchmarks.results import read_run, read_runs
+from benchmarks.run_folder import LOCK
 from benchmarks.runner import run
 from benchmarks.shards import Shard, whole_run
 from methods.targets.toy import ToyTarget
@@ -49,6 +52,17 @@ def test_the_last_shard_puts_the_run_together(tmp_path, order):
     assert len(read_run(part.path).env["sessions"]) == 3
     again = run(make_spec(tmp_path / "cut", repeats=2, num_traced_prompts=2, shard=shard("2/3")))
     assert again.was_finished
+
+
+def test_shards_that_end_together_wait_for_the_one_that_assembles(tmp_path):
+    parts = [make_spec(tmp_path, shard=shard(f"{index}/2")) for index in (1, 2)]
+    run(parts[0])
+    held = FileLock(parts[1].path / LOCK, thread_local=False)
+    held.acquire()
+    timer = threading.Timer(0.5, held.release)
+    timer.start()
+    assert run(parts[1]).path == parts[1].path
+    assert not timer.is_alive()
 
 
 def test_a_sweep_over_shards_shows_the_whole(tmp_path):

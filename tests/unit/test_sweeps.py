@@ -15,6 +15,7 @@ from benchmarks.outcomes import (
     CellOutcome,
     CellStart,
     note_cells,
+    note_jobs,
     note_outcome,
     note_start,
     note_sweep,
@@ -44,6 +45,10 @@ def end(folder, number, code=0, message=None):
     note_start(folder / str(number), LABELS[number])
     outcome = CellOutcome(label=LABELS[number], code=code, message=message)
     note_outcome(folder / str(number), outcome)
+
+
+def states(folder):
+    return [cell.state for cell in read_sweep(folder).cells]
 
 
 def lose(folder, number):
@@ -86,9 +91,23 @@ def test_jobs_in_the_queue_wait_and_others_are_lost(folder, monkeypatch):
     for number in (0, 2):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(number))
         note_start(folder / str(number), LABELS[number])
-    states = [cell.state for cell in read_sweep(folder).cells]
-    assert states == ["running", "waiting", "lost", "waiting"]
+    assert states(folder) == ["running", "missing", "lost", "missing"]
+    note_jobs(folder, {number: f"7_{number}" for number in range(4)})
+    assert states(folder) == ["running", "waiting", "lost", "missing"]
     assert read_start(folder / "2").job == "7_2"
+
+
+def test_where_slurm_is_silent_nothing_is_submitted_twice(folder):
+    note_jobs(folder, {1: "7_1"})
+    assert states(folder) == ["missing", "waiting", "missing", "missing"]
+
+
+def test_a_sweep_forgets_the_one_that_was_in_its_folder(folder):
+    end(folder, 0, code=1, message="of the first")
+    note_sweep(folder, ["method=aasd"])
+    note_cells(folder, ["method=aasd"])
+    assert states(folder) == ["missing"]
+    assert read_outcomes(folder) == []
 
 
 def test_the_time_that_is_left_by_hand():
