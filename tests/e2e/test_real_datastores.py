@@ -21,7 +21,8 @@ from primitives.random_source import TorchRandom
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smollm2")]
 NUM_TOKENS = 64
-NUM_PROMPTS = 24
+NUM_PROMPTS = 8
+"""Every third of the test split, so that all categories are among them."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +52,7 @@ def method(*overrides: str) -> Method:
 
 @functools.cache
 def prompts() -> list[list[int]]:
-    found = DATASETS.create("quickstart").load("test").prompts
+    found = DATASETS.create("quickstart").load("test").prompts[::3]
     assert len(found) == NUM_PROMPTS
     return [model().codec.encode([("user", prompt.turns[0])]) for prompt in found]
 
@@ -85,14 +86,14 @@ def test_lossless_methods_repeat_vanillas_ids(name: str) -> None:
 
 def test_sense_with_a_closed_gate_is_greedy() -> None:
     closed = method("method=sense", "verifier.gamma=1")
-    for number in range(0, NUM_PROMPTS, 4):
+    for number in range(0, NUM_PROMPTS, 2):
         assert answer(prompts()[number], closed).output_ids == vanilla_ids(number)
 
 
 def test_regret_of_sense_stays_below_the_papers_bound_without_con() -> None:
     steps = [
         step
-        for prompt in prompts()[::4]
+        for prompt in prompts()[::2]
         for step in answer(prompt, method("method=sense", "verifier.use_con=false")).steps
     ]
     num_tokens = sum(step.num_output for step in steps)
