@@ -23,6 +23,7 @@ from methods.targets.base import (
     check_prompt,
 )
 from methods.targets.capability import check_architecture, check_tree_forward, max_context
+from methods.targets.capture import Capture, inner_layer
 from methods.targets.grouped_attention import EXACT_ATTENTION
 from methods.targets.kv_cache import TreeCache
 from methods.targets.static_forward import (
@@ -77,7 +78,7 @@ class HuggingFaceTarget:
         self._head_input: Tensor | None = None
         model.get_output_embeddings().register_forward_pre_hook(self._keep_head_input)
         self._cache: TreeCache | None = None
-        self._layer: _Capture | None = None
+        self._layer: Capture | None = None
         self._static = None if compile_mode is None else StaticForward(model, compile_mode)
         is_exact = model.dtype in (torch.float32, torch.float64) and not is_quantized
         check_tree_forward(self, name=type(model).__name__, is_exact=is_exact)
@@ -123,7 +124,7 @@ class HuggingFaceTarget:
         self._cache = self._empty_cache(len(ids) + reserve + draft_rows + padding)
         self._watch_layer(hidden_layer)
         needs_rows = prompt_hidden or prompt_top_ids
-        with _Capture(self.model.get_decoder() if needs_rows else None) as capture:
+        with Capture(self.model.get_decoder() if needs_rows else None) as capture:
             positions = torch.arange(len(ids), device=self._input_device)
             logits, hidden = self._forward(self._tensor(ids), positions, None, logits_to_keep=1)
         self._cache.commit(range(len(ids)))
@@ -255,14 +256,7 @@ class HuggingFaceTarget:
             self._layer = None
         if share is None:
             return
-        decoder = self.model.get_decoder()
-        layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)  # GPT-2's word.
-        if layers is None:
-            raise UnsupportedModel(
-                f"{type(self.model).__name__} has no list of decoder layers: the output of an "
-                "inner layer cannot be taken from it"
-            )
-        self._layer = _Capture(layers[max(1, round(share * len(layers))) - 1]).__enter__()
+        self._layer = Capture(inner_layer(self.model, share)).__enter__()
 
     def _tree_mask(
         self, tree: DraftTree, num_committed: int, first: int
@@ -317,29 +311,6 @@ class HuggingFaceTarget:
     @no_type_check  # torch.compile traces it, and cannot see through the checks of tests.
     def _keep_head_input(self, module: nn.Module, args: tuple[Tensor, ...]) -> None:
         self._head_input = args[0]
-
-
-class _Capture:
-    """Keeps the last output of a decoder, or of a layer, while it is active; without, nothing."""
-
-    def __init__(self, module: nn.Module | None) -> None:
-        self.module = module
-        self.rows: Tensor = torch.empty(0)
-
-    def __enter__(self) -> _Capture:
-        if self.module is not None:
-            self._handle = self.module.register_forward_hook(self._keep)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.module is not None:
-            self._handle.remove()
-
-    @no_type_check
-    def _keep(self, module: nn.Module, args: Any, output: Any) -> None:
-        # Layers give a tensor [1, n, d] or, in older releases, a tuple that begins with it.
-        states = output if isinstance(output, Tensor) else output[0]
-        self.rows = states[0]
 
 
 def _cache_argument(model: Any) -> str:

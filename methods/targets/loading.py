@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from methods.targets.base import TargetModel, TextCodec
+from methods.targets.codec import ChatCodec
 from methods.targets.cpu_linear import linear_kernels, prepack_linears, quantize_linears_int8
 from methods.targets.errors import explain_load_error
 from methods.targets.facts import (
@@ -24,7 +24,7 @@ from methods.targets.facts import (
 from methods.targets.grouped_attention import EXACT_ATTENTION, GROUPED_ATTENTION
 from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.naming import model_label
-from methods.targets.prompting import encode_chat, load_template
+from methods.targets.prompting import load_template
 from methods.targets.smollm2 import FOLDER_NAME, ensure_smollm2
 from methods.targets.static_forward import CompileMode
 from methods.targets.tensor_parallel import (
@@ -277,45 +277,3 @@ class HuggingFaceConfig:
         if self.attn_implementation == "sdpa":
             model.set_attn_implementation(GROUPED_ATTENTION)
         return "prepacked"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ChatCodec:
-    """Conversations to ids by the tokenizer and its chat template.
-
-    Attributes:
-        tokenizer: A Hugging Face tokenizer.
-        template: `auto`, `none`, a packaged template's name or a file.
-        template_kwargs: Passed to the template.
-        system_prompt: Put before the conversation; None leaves it to the template.
-    """
-
-    tokenizer: Any
-    template: str
-    template_kwargs: dict[str, Any]
-    system_prompt: str | None
-
-    def encode(self, messages: Sequence[tuple[str, str]]) -> list[int]:
-        """See `TextCodec.encode`."""
-        return encode_chat(
-            self.tokenizer,
-            messages,
-            template=self.template,
-            system_prompt=self.system_prompt,
-            template_kwargs=self.template_kwargs,
-        )
-
-    @property
-    def eos_id(self) -> int | None:
-        """See `TextCodec.eos_id`."""
-        eos_id = self.tokenizer.eos_token_id
-        return None if eos_id is None else int(eos_id)
-
-    def encode_text(self, text: str) -> list[int]:
-        """See `TextCodec.encode_text`."""
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False, verbose=False)
-        return ids
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """See `TextCodec.decode`."""
-        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))

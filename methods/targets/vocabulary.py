@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from methods.targets.base import TextCodec
-from methods.targets.loading import ChatCodec
+from methods.targets.codec import ChatCodec
 from methods.targets.toy import ToyCodec
 
 

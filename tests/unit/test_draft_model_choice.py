@@ -9,7 +9,8 @@ import pytest
 
 from configs import CONFIG_DIR, choices, composed
 from methods.build import ConfigError, build_law, build_method, build_model, check_draft_model
-from methods.targets.loading import ChatCodec, LoadedModel
+from methods.targets.codec import ChatCodec
+from methods.targets.loading import LoadedModel
 from methods.targets.vocabulary import num_other_tokens
 
 NONE = {"name": None}
