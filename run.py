@@ -29,7 +29,9 @@ from benchmarks.cli import Outcome, measure, start_logging
 from benchmarks.comparison import differing, print_comparison, with_labels
 from benchmarks.files import RunFolderError
 from benchmarks.outcomes import (
+    INTERRUPTED,
     CellOutcome,
+    label_of,
     note_outcome,
     note_start,
     note_sweep,
@@ -42,8 +44,9 @@ from benchmarks.results import StoredRun, read_run
 from benchmarks.shards import whole_run
 from methods.targets.tensor_parallel import is_follower, world_size
 
-INTERRUPTED = 130
 SWEEP_DIR, SUBDIR = "hydra.sweep.dir=", "hydra.sweep.subdir="
+SHOWS_ONLY = ("--help", "--hydra-help", "--version", "--cfg", "--info", "--shell-completion")
+"""Options of Hydra that run nothing."""
 OUTCOMES: list[Outcome] = []
 """Of a single run, which takes place in this process."""
 
@@ -61,7 +64,7 @@ def main(config: DictConfig) -> None:
 def measure_one(config: DictConfig, cell: Path | None = None) -> Outcome:
     """One run; a cell of a sweep is told where its results will be."""
     chosen = HydraConfig.get().runtime.choices
-    label = " ".join(HydraConfig.get().overrides.task)
+    label = label_of(HydraConfig.get().overrides.task)
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         swapped = configs.swapped_primitives(chosen["method"], chosen)
@@ -74,7 +77,7 @@ def measure_one(config: DictConfig, cell: Path | None = None) -> Outcome:
 
 def measure_cell(config: DictConfig, folder: Path) -> None:
     """One cell of a sweep, here or in a job; whatever happens to it stops none of the others."""
-    label = " ".join(HydraConfig.get().overrides.task)
+    label = label_of(HydraConfig.get().overrides.task)
     note_start(folder, label)
     try:
         outcome = measure_one(config, folder)
@@ -152,7 +155,9 @@ def arguments_of(words: Sequence[str]) -> tuple[list[str], bool]:
         raise ValueError(unknown)
     # Hydra takes -m in front of the overrides only; people put it anywhere.
     arguments = [word for word in words if word not in ("-m", "--multirun")]
-    has_flags = any(word.startswith("-") for word in arguments)  # --help, --cfg: nothing is run.
+    if any(word.startswith(SHOWS_ONLY) or word in ("-h", "-c", "-i", "-sc") for word in arguments):
+        return arguments, False
+    has_flags = any(word.startswith("-") for word in arguments)
     by_itself = not has_flags and configs.sweeps_by_itself(arguments)
     return arguments, len(arguments) < len(words) or by_itself
 
@@ -166,6 +171,7 @@ if __name__ == "__main__":
         sys.exit("error: torchrun starts the processes of one run, not of a sweep: run its cells")
     if is_sweep:
         sys.exit(sweep(arguments))
+    sys.argv[1:] = arguments
     # Rank 0 tells what there is to tell.
     with (
         Path(os.devnull).open("w") as nowhere,

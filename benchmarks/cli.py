@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.files import RunFolderError
+from benchmarks.outcomes import INTERRUPTED
 from benchmarks.plan import (
     Plan,
     check_writable,
@@ -85,7 +86,8 @@ def measure(
         reason = f"stopped at the first prompt that failed (on_error=stop): {error}"
         return Outcome(code=1, message=reason)
     except KeyboardInterrupt:
-        return Outcome(code=130, message=f"interrupted; the same command continues {spec.path}")
+        message = f"interrupted; the same command continues {spec.path}"
+        return Outcome(code=INTERRUPTED, message=message)
     return _show(result)
 
 
@@ -103,6 +105,9 @@ def _show(result: RunResult) -> Outcome:
     if result.was_finished:
         ended = "been stopped early" if result.was_stopped else "finished"
         sys.stdout.write(f"This run had {ended} before; nothing was measured again.\n")
+    if result.shards_left:
+        names = ", ".join(f"{shard.index}/{shard.num_shards}" for shard in result.shards_left)
+        sys.stdout.write(f"These are the prompts of one shard; not done: {names}.\n")
     sys.stdout.write(f"{result.path}\n")
     code = 1 if result.failure else 0
     return Outcome(code=code, message=result.failure, summary=result.summary, path=result.path)

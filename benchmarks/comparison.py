@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -158,7 +159,7 @@ def with_labels(summaries: Sequence[Summary], labels: Sequence[str]) -> list[Sum
 
 def differing(labels: Sequence[str]) -> list[str]:
     """Overrides of a sweep's cells without those that all of them share."""
-    words = [label.split(" ") for label in labels]
+    words = [shlex.split(label) for label in labels]
     shared = set.intersection(*map(set, words)) if words else set()
     return [" ".join(word for word in one if word not in shared) for one in words]
 

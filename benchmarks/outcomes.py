@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from benchmarks.files import RunFolderError, read_json, write_json
 from benchmarks.provenance import timestamp
 
 SWEEP, STARTED, OUTCOME = "sweep.json", "started.json", "outcome.json"
+INTERRUPTED = 130
+"""The exit code of what Ctrl-C, or a scheduler that asks for it, has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,7 @@ class CellStart:
         job: SLURM's id of the job; None without SLURM.
         time: When it started, in UTC.
         path: The run folder; None until it is known.
+        num_rows: Rows that earlier attempts have left there.
     """
 
     label: str
@@ -58,6 +62,18 @@ class CellStart:
     job: str | None
     time: str
     path: str | None = None
+    num_rows: int = 0
+
+
+def label_of(words: Sequence[str]) -> str:
+    """The overrides of a cell as they are typed in a shell."""
+    return shlex.join(words)
+
+
+def count_rows(run: str | Path) -> int:
+    """Rows of a run folder, without reading them."""
+    rows = Path(run) / "requests.jsonl"
+    return rows.read_bytes().count(b"\n") if rows.is_file() else 0
 
 
 def note_sweep(folder: Path, words: Sequence[str]) -> None:
@@ -109,6 +125,7 @@ def note_start(folder: Path, label: str, path: Path | None = None) -> None:
         job=f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID"),
         time=timestamp(),
         path=None if path is None else str(path.resolve()),
+        num_rows=0 if path is None else count_rows(path),
     )
     # What an earlier attempt left is no outcome of this one.
     (folder / OUTCOME).unlink(missing_ok=True)

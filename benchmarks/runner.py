@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from benchmarks.row_log import read_requests
 from benchmarks.run_folder import RunFolder
 from benchmarks.run_spec import RunSpec
 from benchmarks.session import Session
-from benchmarks.shards import gather, is_finished, missing_shards, note_shards
+from benchmarks.shards import Shard, gather, is_finished, missing_shards, note_shards
 from benchmarks.tracking import open_tracker
 
 if TYPE_CHECKING:
@@ -37,12 +37,14 @@ class RunResult:
         summary: What `summary.json` holds.
         failure: Why the run as a whole failed; None if it did not.
         was_finished: It had ended before, and nothing was measured.
+        shards_left: Those that are not done, if this is one of several.
     """
 
     path: Path
     summary: Mapping[str, Any]
     failure: str | None = None
     was_finished: bool = False
+    shards_left: Sequence[Shard] = ()
 
     @property
     def was_stopped(self) -> bool:
@@ -67,7 +69,7 @@ def run(spec: RunSpec) -> RunResult:
     result = _run(spec, spec.shard.path(spec.path))
     left = missing_shards(spec.path, spec.shard.num_shards)
     if left or result.failure:
-        return result
+        return replace(result, shards_left=left)
     return _put_together(spec, spec.shard.num_shards)
 
 

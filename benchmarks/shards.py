@@ -108,7 +108,7 @@ def gather(run: Path, num_shards: int, prompt_ids: Sequence[str]) -> Gathered:
         if env is None:
             raise RunFolderError(f"{shard.path(run)} is no run folder: it has no env.json")
         for session in env["sessions"]:
-            kinds.setdefault(machine_kind(session), []).append(f"{index}/{num_shards}")
+            kinds.setdefault(machine_kind(session), []).append(str(shard.path(run)))
         offset = len(sessions)
         sessions += env["sessions"]
         rows = read_requests(shard.path(run) / "requests.jsonl")
@@ -146,8 +146,18 @@ def note_shards(run: Path, num_shards: int) -> None:
 
 
 def _explain(kinds: Mapping[str, Sequence[str]]) -> str:
-    parts = "; ".join(f"{', '.join(dict.fromkeys(s))} on {kind}" for kind, s in kinds.items())
-    return (
-        f"shards were measured on different machines and are not pooled ({parts}): remove the "
-        "folders of some and measure those again on the machine of the others"
+    """What differs between the machines, and which folders are whose."""
+    words = {kind: kind.split(", ") for kind in kinds}
+    shared = set.intersection(*map(set, words.values()))
+    lines = [
+        f"  {', '.join(word for word in words[kind] if word not in shared) or kind}: "
+        + ", ".join(dict.fromkeys(folders))
+        for kind, folders in kinds.items()
+    ]
+    return "\n".join(
+        [
+            "shards were measured on different machines and are not pooled: remove the folders of "
+            "one kind, and measure those shards again on a machine of the other",
+            *lines,
+        ]
     )

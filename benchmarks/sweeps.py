@@ -17,13 +17,22 @@ from rich.console import Group
 from rich.text import Text
 
 from benchmarks.files import RunFolderError, read_json
-from benchmarks.outcomes import SWEEP, CellStart, read_outcome, read_start
+from benchmarks.outcomes import (
+    INTERRUPTED,
+    SWEEP,
+    CellStart,
+    count_rows,
+    read_outcome,
+    read_start,
+)
 from benchmarks.run_folder import is_held
+from benchmarks.shards import is_finished
 from benchmarks.table import new_table
 
-State = Literal["done", "stopped", "running", "waiting", "failed", "lost", "missing"]
-"""`stopped` ended early, as another run was surely faster; `waiting` is queued, `lost` started and
-ended without a word, `missing` never started."""
+State = Literal["done", "stopped", "running", "waiting", "failed", "interrupted", "lost", "missing"]
+"""`stopped` ended early, as another run was surely faster; `waiting` is queued, `interrupted` was
+told to end, `lost` started and ended without a word, `missing` never started."""
+UNFINISHED = ("failed", "interrupted", "lost", "missing")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +44,9 @@ class Cell:
         state: See `State`.
         detail: Why it failed or stopped, or where it is.
         num_rows: Rows that its run has so far.
+        num_new: Those of the latest attempt, which took `seconds`.
         num_expected: Rows that it will have; None before it is known.
-        seconds: How long it took or has taken; None if it has not started.
+        seconds: How long its latest attempt took or has taken; None if it has not started.
         path: The run folder, once it is known.
     """
 
@@ -44,6 +54,7 @@ class Cell:
     state: State
     detail: str = ""
     num_rows: int = 0
+    num_new: int = 0
     num_expected: int | None = None
     seconds: float | None = None
     path: str | None = None
@@ -71,22 +82,22 @@ class Sweep:
     @property
     def unfinished(self) -> list[Cell]:
         """Cells that nobody works on and that are not done."""
-        return [cell for cell in self.cells if cell.state in ("failed", "lost", "missing")]
+        return [cell for cell in self.cells if cell.state in UNFINISHED]
 
     @property
     def seconds_left(self) -> float | None:
         """What is left, at the pace of the cells so far and as many at a time as now; None if
         none has been measured."""
-        done = [c.seconds for c in self.cells if c.state == "done" and c.seconds]
-        active = [cell for cell in self.cells if cell.state == "running"]
-        rates = [c.seconds / c.num_rows for c in active if c.seconds and c.num_rows]
-        rows = [c.num_expected for c in self.cells if c.num_expected]
-        if not (done or rates):
+        measured = [(c.seconds, c.num_new) for c in self.cells if c.seconds and c.num_new]
+        sizes = [c.num_expected for c in self.cells if c.num_expected]
+        if not measured or not sizes:
             return None
-        whole = sum(done) / len(done) if done else sum(rates) / len(rates) * max(rows, default=1)
-        shares = [1.0 - c.num_rows / c.num_expected if c.num_expected else 1.0 for c in active]
-        num_open = sum(cell.state in ("waiting", "missing", "lost") for cell in self.cells)
-        return whole * (sum(shares) + num_open) / max(1, len(active))
+        per_row = sum(seconds for seconds, _ in measured) / sum(rows for _, rows in measured)
+        ahead = [c for c in self.cells if c.state not in ("done", "stopped", "failed")]
+        usual = sum(sizes) / len(sizes)
+        num_left = sum((c.num_expected or usual) - c.num_rows for c in ahead)
+        num_active = sum(cell.state == "running" for cell in self.cells)
+        return per_row * num_left / max(1, num_active)
 
 
 def read_sweep(folder: Path) -> Sweep:
@@ -121,10 +132,10 @@ def _cell(folder: Path, label: str, job: str | None, queued: set[str] | None) ->
     start, outcome = read_start(folder), read_outcome(folder)
     if outcome is not None:
         path = outcome.path or (start.path if start else None)
-        facts, stopped = _progress(path), _why_stopped(path)
+        facts, stopped = _progress(path, start), _why_stopped(path)
         seconds = None if start is None else _seconds(start, folder / "outcome.json")
-        state: State = "failed" if outcome.code else "stopped" if stopped else "done"
-        detail = (outcome.message or stopped).strip().splitlines()[:1]
+        state = _ended(outcome.code, path, is_stopped=bool(stopped))
+        detail = (outcome.message or stopped).strip().splitlines()[:1] if state != "done" else []
         return Cell(
             label=outcome.label, state=state, detail="".join(detail), seconds=seconds, **facts
         )
@@ -132,7 +143,7 @@ def _cell(folder: Path, label: str, job: str | None, queued: set[str] | None) ->
         # Where SLURM does not answer, a job that was submitted is not submitted again.
         is_queued = job is not None and (queued is None or job in queued)
         return Cell(label=label, state="waiting" if is_queued else "missing")
-    facts = _progress(start.path)
+    facts = _progress(start.path, start)
     state = "running" if _is_alive(start, queued) else "lost"
     where = f"job {start.job} on {start.host}" if start.job else f"{start.host}, pid {start.pid}"
     return Cell(
@@ -140,15 +151,26 @@ def _cell(folder: Path, label: str, job: str | None, queued: set[str] | None) ->
     )
 
 
-def _progress(path: str | None) -> dict[str, Any]:
+def _ended(code: int, path: str | None, *, is_stopped: bool) -> State:
+    """How a cell with an outcome stands; another job may have done what this one was refused."""
+    if code == 0 or (path is not None and is_finished(Path(path))):
+        return "stopped" if is_stopped else "done"
+    return "interrupted" if code == INTERRUPTED else "failed"
+
+
+def _progress(path: str | None, start: CellStart | None) -> dict[str, Any]:
     """What the run folder says of its rows."""
     if path is None:
         return {}
     folder = Path(path)
     status: Mapping[str, Any] = read_json(folder / "status.json") or {}
-    rows = folder / "requests.jsonl"
-    num_rows = rows.read_bytes().count(b"\n") if rows.is_file() else 0
-    return {"path": path, "num_rows": num_rows, "num_expected": status.get("num_expected")}
+    num_rows = count_rows(folder)
+    return {
+        "path": path,
+        "num_rows": num_rows,
+        "num_new": max(0, num_rows - (start.num_rows if start else 0)),
+        "num_expected": status.get("num_expected"),
+    }
 
 
 def _why_stopped(path: str | None) -> str:

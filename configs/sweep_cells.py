@@ -16,7 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from benchmarks.outcomes import note_cells
+from benchmarks.outcomes import label_of, note_cells
 
 
 class NoteCells(Callback):
@@ -50,4 +50,4 @@ def cells(
         else:
             values = [override.get_value_element_as_str()]
         choices[key] = [f"{key}={value}" for value in values]
-    return [" ".join(cell) for cell in product(*choices.values())]
+    return [label_of(cell) for cell in product(*choices.values())]

@@ -18,7 +18,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from benchmarks.outcomes import CellOutcome, note_jobs, note_outcome, read_outcome
+from benchmarks.outcomes import CellOutcome, label_of, note_jobs, note_outcome, read_outcome
 from benchmarks.sweeps import queued_jobs
 
 POLL_S = 2.0
@@ -68,7 +68,7 @@ class ReportingSlurmLauncher(Launcher):
         ):
             folder = sweep_dir / str(number)
             if (error := _error(job)) is not None and read_outcome(folder) is None:
-                label = " ".join(word for word in words if not word.startswith("hydra"))
+                label = label_of([word for word in words if not word.startswith("hydra")])
                 note_outcome(folder, CellOutcome(label=label, code=1, message=error))
         return [JobReturn(status=JobStatus.COMPLETED) for _ in jobs]
 
@@ -117,7 +117,9 @@ def _error(job: Any) -> str | None:
 
     paths = job.paths
     if not paths.result_pickle.exists():
-        log = paths.stderr.read_text(errors="replace") if paths.stderr.exists() else ""
+        if not paths.stderr.exists():
+            return f"job {job.job_id} left the queue before it started (scancel?), it has no log"
+        log = paths.stderr.read_text(errors="replace")
         said = [line for line in log.splitlines() if "***" in line]
         reason = f" ({said[-1].strip()})" if said else ""
         return f"job {job.job_id} ended without a result{reason}, see {paths.stderr}"

@@ -28,6 +28,7 @@ from methods.targets.prompting import load_template
 from methods.targets.smollm2 import FOLDER_NAME, ensure_smollm2
 from methods.targets.static_forward import CompileMode
 from methods.targets.tensor_parallel import (
+    check_heads,
     check_world,
     join,
     tensor_parallel_argument,
@@ -221,12 +222,14 @@ class HuggingFaceConfig:
         check_world()
 
     def _from_pretrained(self, source: str, device: torch.device) -> tuple[Any, Any]:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
         from transformers.utils import logging as library_logging
 
         library_logging.disable_progress_bar()
         library_logging.disable_propagation()  # Its own handler prints already.
         shared = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
+        if self.tp_plan is not None:
+            check_heads(AutoConfig.from_pretrained(source, **shared))
         tokenizer = AutoTokenizer.from_pretrained(source, **shared)
         model = AutoModelForCausalLM.from_pretrained(
             source,

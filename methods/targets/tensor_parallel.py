@@ -58,6 +58,25 @@ def check_world() -> None:
         )
 
 
+def check_heads(config: Any) -> None:
+    """Attention is split by heads, so that each process needs as many as the others.
+
+    Args:
+        config: The model's, of transformers.
+
+    Raises:
+        ValueError: If they cannot be dealt out evenly.
+    """
+    num_processes, text = world_size(), config.get_text_config()
+    for name in ("num_attention_heads", "num_key_value_heads"):
+        number = getattr(text, name, None)
+        if number is not None and number % num_processes:
+            raise ValueError(
+                f"model.tp_plan=auto: {number} ({name}) cannot be split over {num_processes} "
+                "processes: start torchrun with a number that divides it"
+            )
+
+
 def tensor_parallel_argument() -> dict[str, Any]:
     """How this release of transformers is told to split a model by the model's own plan."""
     from transformers.distributed import DistributedConfig

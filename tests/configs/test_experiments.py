@@ -138,6 +138,7 @@ def test_a_pattern_stands_for_files(loader: ConfigLoader) -> None:
         (["method=pld", "--multirun"], True),
         (["method=pld"], False),
         (["experiment=table3", "--cfg", "job"], False),
+        (["-m", "method=pld", "--cfg", "job"], False),
     ],
 )
 def test_the_program_knows_a_sweep(

@@ -12,8 +12,24 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import errors as hub
+from transformers import LlamaConfig
 
+from methods.targets import tensor_parallel
 from methods.targets.errors import ModelUnavailable, explain_load_error
+
+
+@pytest.mark.parametrize(("num_processes", "is_split"), [(1, True), (3, True), (2, False)])
+def test_heads_are_dealt_out_evenly(
+    num_processes: int, is_split: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SmolLM2 has 9 query heads and 3 of keys and values."""
+    monkeypatch.setattr(tensor_parallel, "world_size", lambda: num_processes)
+    config = LlamaConfig(hidden_size=576, num_attention_heads=9, num_key_value_heads=3)
+    if is_split:
+        tensor_parallel.check_heads(config)
+        return
+    with pytest.raises(ValueError, match=r"9 \(num_attention_heads\) cannot .* over 2 processes"):
+        tensor_parallel.check_heads(config)
 
 
 def _http(kind: type[Any], status: int) -> Exception:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import socket
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.files import RunFolderError, write_json
 from benchmarks.outcomes import (
     CellOutcome,
     CellStart,
+    label_of,
     note_cells,
     note_jobs,
     note_outcome,
@@ -111,14 +113,49 @@ def test_a_sweep_forgets_the_one_that_was_in_its_folder(folder):
 
 
 def test_the_time_that_is_left_by_hand():
-    """Cells take 100 s; one has half to go, one waits, two run at a time: (0.5 + 0 + 1) 100 / 2."""
-    half = Cell(label="a", state="running", num_rows=5, num_expected=10, seconds=50.0)
-    ending = Cell(label="b", state="running", num_rows=10, num_expected=10, seconds=99.0)
-    done = Cell(label="c", state="done", num_rows=10, num_expected=10, seconds=100.0)
+    """A row takes (50 + 100 + 30) / (5 + 10 + 3) = 10 s; 5 + 3 + 10 are left, two run at a time."""
+    half = Cell(
+        label="a", state="running", num_rows=5, num_new=5, num_expected=10, seconds=50.0
+    )  # fmt: skip
+    resumed = Cell(
+        label="b", state="running", num_rows=7, num_new=3, num_expected=10, seconds=30.0
+    )  # fmt: skip
+    done = Cell(label="c", state="done", num_rows=10, num_new=10, num_expected=10, seconds=100.0)
+    found = Cell(label="e", state="done", num_rows=10, num_expected=10, seconds=1.0)
     missing = Cell(label="d", state="missing")
-    sweep = Sweep(folder=Path(), words=(), cells=(half, ending, done, missing))
-    assert sweep.seconds_left == pytest.approx(75.0)
+    sweep = Sweep(folder=Path(), words=(), cells=(half, resumed, done, found, missing))
+    assert sweep.seconds_left == pytest.approx(10 * 18 / 2)
     assert Sweep(folder=Path(), words=(), cells=(missing,)).seconds_left is None
+
+
+def test_what_an_interrupted_cell_and_a_refused_one_are(folder, tmp_path):
+    end(folder, 0, code=130, message="interrupted")
+    run = tmp_path / "run"
+    run.mkdir()
+    note_start(folder / "1", LABELS[1], run)
+    refused = CellOutcome(label=LABELS[1], code=2, message="another process is at it")
+    note_outcome(folder / "1", refused)
+    assert states(folder)[:2] == ["interrupted", "failed"]
+    write_json(run / "status.json", {"state": "done"})  # By the other process.
+    assert states(folder)[:2] == ["interrupted", "done"]
+
+
+def test_the_rows_of_earlier_attempts_are_not_of_this_one(folder, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "requests.jsonl").write_text("{}\n{}\n")
+    note_start(folder / "0", LABELS[0], run)
+    (run / "requests.jsonl").write_text("{}\n{}\n{}\n")
+    cell = read_sweep(folder).cells[0]
+    assert (cell.num_rows, cell.num_new) == (3, 1)
+
+
+def test_commands_can_be_typed_in_a_shell(folder):
+    words = ["method=pld", "dataset.categories=[math,code]", "+note='a b'"]
+    note_cells(folder, [label_of(words)])
+    command = advice(read_sweep(folder))[-1].removeprefix("all that is not done: ")
+    assert shlex.split(f"python run.py {read_sweep(folder).cells[0].label}")[2:] == words
+    assert command == "python run.py -m method=pld,rest seed=0,1"
 
 
 def test_the_table_says_how_to_go_on(folder):
@@ -146,7 +183,7 @@ def test_no_command_is_broken_into_lines(folder, capsys):
         (["method=a,b", "seed=0"], {}, ["method=a seed=0", "method=b seed=0"]),
         (["x=range(2)", "y=1"], {}, ["x=0 y=1", "x=1 y=1"]),
         (["y=1"], {"method": "a,b"}, ["method=a y=1", "method=b y=1"]),
-        (["x='a b'"], {}, ["x='a b'"]),
+        (["x='a b'"], {}, [shlex.quote("x='a b'")]),
     ],
 )
 def test_cells_are_expanded_as_hydra_does(words, params, labels):
