@@ -57,14 +57,14 @@ def experiments(words: Sequence[str]) -> list[list[str]]:
 def sweeps_by_itself(words: Sequence[str]) -> bool:
     """Whether an experiment makes a command line a sweep, with no `-m`.
 
-    It does if it names values (`hydra.sweeper.params`) of some key that the command line does not
-    set: the command of one cell is a single run.
+    It does if it names values (`hydra.sweeper.params`), unless the command line sets each of
+    those keys and no word of it has several values: the command of one cell is a single run.
 
     Args:
         words: Overrides of a command line.
 
     Raises:
-        HydraException: If an experiment does not exist or cannot be read.
+        HydraException: If an experiment does not exist, or a word cannot be read.
         ValueError: If an experiment that is a sweep is one of several to be swept over.
     """
     choices = experiments(words)
@@ -76,7 +76,9 @@ def sweeps_by_itself(words: Sequence[str]) -> bool:
             "several into one"
         )
     keys = {key for one in params for key in one}
-    return bool(keys - {word.lstrip("+").partition("=")[0] for word in words})
+    overrides = OverridesParser.create().parse_overrides(list(words)) if keys else []
+    missing = keys - {override.get_key_element().lstrip("+") for override in overrides}
+    return bool(missing) or any(override.is_sweep_override() for override in overrides)
 
 
 def _sweeper_params(names: Sequence[str]) -> dict[str, Any]:

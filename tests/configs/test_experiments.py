@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ def loader() -> Iterator[ConfigLoader]:
 
 
 def labels(*words: str) -> list[str]:
-    """The cells of a command, each as its overrides."""
+    """The cells of a command, each as its overrides are typed in a shell."""
     with initialize_config_dir(str(configs.CONFIG_DIR), version_base="1.3"):
         chosen = [word for word in words if word.startswith("experiment=")]
         config = compose("config", overrides=chosen, return_hydra_config=True)
@@ -40,9 +41,9 @@ def labels(*words: str) -> list[str]:
 def test_cells_can_be_built(name: str) -> None:
     found = labels(f"experiment={name}", "model=toy")
     assert len(set(found)) == len(found) > 1
-    assert [configs.unknown_choice(label.split()) for label in found] == [None] * len(found)
+    assert [configs.unknown_choice(shlex.split(label)) for label in found] == [None] * len(found)
     for label in (found[0], found[-1]):
-        config = configs.composed(*label.split())
+        config = configs.composed(*shlex.split(label))
         build_method(config, build_law(config))
         # Small versions need no files of others and no hub.
         assert config["dataset"]["name"] == "quickstart"
@@ -51,10 +52,17 @@ def test_cells_can_be_built(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["table3", "scaling"])
 def test_the_full_version_is_larger(name: str) -> None:
-    config = configs.composed(*labels(f"experiment=[{name},full]")[0].split())
+    config = configs.composed(*shlex.split(labels(f"experiment=[{name},full]")[0]))
     assert config["model"]["name"] == "qwen3-8b"
     assert (config["dataset"]["name"], config["limit"]) == ("gsm8k", 200)
     assert config["max_new_tokens"] == 512
+
+
+def test_the_ablation_has_equal_budgets() -> None:
+    found = [configs.composed(*shlex.split(label)) for label in labels("experiment=table3")]
+    assert [config["method"]["max_candidates"] for config in found] == [16] * 4
+    assert [config["datastore"]["source"] for config in found] == ["reference"] * 4
+    assert len({config["method"]["node_budget"] for config in found}) == 1
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
@@ -98,6 +106,10 @@ def test_chosen_experiments(words: list[str], chosen: list[list[str]]) -> None:
         (["experiment=[table3,full]"], True),
         (["experiment=table3", "method=sense"], True),
         (["method=sense", "verifier=greedy", "experiment=table3"], False),
+        (["experiment=cross_domain", "method=sense", "datastore.path=null,store"], True),
+        (["experiment=cross_domain", "method=sense", "datastore.path=store"], False),
+        (["experiment=table3", "method=sense", "verifier=greedy", "limit=choice(2,4)"], True),
+        (["experiment=smoke", "method=pld,rest"], False),
     ],
 )
 def test_a_sweep_needs_no_option_and_one_cell_of_it_is_a_run(
