@@ -110,7 +110,7 @@ def next_divergence(
 
 
 def fit(swaps: Sequence[Swap], *, level: float = 0.95, theta: float = 0.3) -> ArcConstants:
-    """The constants that hold for a share `level` of the swaps.
+    """The constants that hold for about a share `level` of the swaps.
 
     Args:
         swaps: Ratios are taken where the surrogate is above 0.

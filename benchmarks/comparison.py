@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 
+from benchmarks.metrics import STEP_PHASES
 from benchmarks.table import (
     Summary,
     badge,
@@ -27,6 +29,10 @@ CONDITIONS = (
     "dataset_hash", "split", "num_prompts", "history", "state", "order_seed", "law", "repeats",
 )  # fmt: skip
 """Facts that two runs must share beside what the title says."""
+DETAILS = "Drafts, and shares of the time after the prefill"
+PHASES = tuple(phase for phase in STEP_PHASES if phase != "record")
+"""Those of the method: `record` is what the harness writes down meanwhile."""
+NODES = "node_acceptance_rate"
 EXPLANATION = (
     "tau: tokens per step; strict tau: the same trees under exact verification; coverage: steps "
     "with a draft; regret: nats per token below the argmax; ROUGE-L: against vanilla; certificate: "
@@ -129,21 +135,47 @@ def _scores(metrics: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in pairs)
 
 
-def render_comparison(summaries: Sequence[Summary]) -> Group:
-    """A table per group of comparable runs."""
+def render_comparison(summaries: Sequence[Summary], *, has_details: bool = False) -> Group:
+    """A table per group of comparable runs.
+
+    Args:
+        summaries: The runs.
+        has_details: Whether a second table says how drafts are made and where time goes.
+    """
     parts: list[Any] = []
     for title, runs in comparable(summaries):
-        heads, *lines = table_of(runs)
-        table = new_table(*heads, may_wrap=(SCORE, CERTIFICATE, STOPPED))
-        for line in lines:
-            table.add_row(*line)
-        parts += [Text(title, style="bold"), table, ""]
+        parts += [Text(title, style="bold"), _grid(table_of(runs)), ""]
+        if has_details:
+            parts += [Text(DETAILS, style="bold"), _grid(details_of(runs)), ""]
     return Group(*parts, Text(EXPLANATION))
 
 
-def print_comparison(summaries: Sequence[Summary]) -> None:
+def _grid(lines: Sequence[Sequence[str]]) -> Table:
+    heads, *rest = lines
+    table = new_table(*heads, may_wrap=(SCORE, CERTIFICATE, STOPPED))
+    for line in rest:
+        table.add_row(*line)
+    return table
+
+
+def details_of(runs: Sequence[Summary]) -> list[list[str]]:
+    """Heads, and a line per run: its drafts per step, and the shares of the phases in the time
+    after the prefill.
+
+    Shares of a run on a GPU that did not wait for the device are left out: they would be wrong.
+    """
+    lines = []
+    for run in runs:
+        metrics, is_exact = run["metrics"], run["run"]["has_exact_phases"]
+        shares = (show(metrics[f"phase_share.{p}"], ".1%") if is_exact else "" for p in PHASES)
+        drafts = [show(metrics[n], f) for n, f in (("draft_nodes", ".1f"), (NODES, ".1%"))]
+        lines.append([run["run"]["method"], *drafts, *shares])
+    return [["method", "nodes/step", "node acc.", *PHASES], *lines]
+
+
+def print_comparison(summaries: Sequence[Summary], *, has_details: bool = False) -> None:
     """Prints the tables to stdout."""
-    plain_console().print(render_comparison(summaries))
+    plain_console().print(render_comparison(summaries, has_details=has_details))
 
 
 def with_labels(summaries: Sequence[Summary], labels: Sequence[str]) -> list[Summary]:
@@ -164,15 +196,20 @@ def differing(labels: Sequence[str]) -> list[str]:
     return [" ".join(word for word in one if word not in shared) for one in words]
 
 
-def markdown(summaries: Sequence[Summary]) -> str:
+def markdown(summaries: Sequence[Summary], *, has_details: bool = False) -> str:
     """The same tables for README files and notes."""
     blocks = []
     for title, runs in comparable(summaries):
-        heads, *lines = table_of(runs)
-        align = ["---", *["---:"] * (len(heads) - 1)]
-        table = "\n".join(f"| {' | '.join(line)} |" for line in (heads, align, *lines))
-        blocks.append(f"{title}:\n\n{table}\n")
+        blocks.append(f"{title}:\n\n{_markdown_table(table_of(runs))}\n")
+        if has_details:
+            blocks.append(f"{DETAILS}:\n\n{_markdown_table(details_of(runs))}\n")
     return "\n".join([*blocks, f"{EXPLANATION}.\n"])
+
+
+def _markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    heads, *rest = lines
+    align = ["---", *["---:"] * (len(heads) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (heads, align, *rest))
 
 
 def sort_key(summary: Mapping[str, Any]) -> tuple[str, str, bool, float]:

@@ -11,6 +11,8 @@ Cost: one answer per mismatch.
 Deviations: every place is drafted anew, as there, but by any retriever, or by the target's second
 most probable token; mismatches keep a distance, so that a bounded number of them is spread over the
 answer. Mismatches with an EOS on either side are left out, since the verifier never keeps them.
+Behind a swap the answer so far counts as prompt: a retriever that tells the two apart
+(`reference_copy`, `aligned_prompt_lookup`) may draft other tokens there than in a run.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ python scripts/calibrate_arc.py                                   SmolLM2 on qui
 python scripts/calibrate_arc.py model=llama3-8b dataset=gsm8k limit=50
 
 Options are those of run.py; `limit`, `max_new_tokens` and `dataset.split` say what is answered: the
-train split, 32 prompts and 32 tokens unless told otherwise. Nothing is written.
+train split, 32 prompts and 32 tokens unless told otherwise; `verifier.theta` is what tau_delta is
+for. Nothing is written.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from methods.targets.errors import ModelUnavailable
 from methods.targets.huggingface import HuggingFaceTarget
 from primitives.structures.scaled_embeddings import ScaledEmbeddings
 
-DEFAULTS = ("method=vanilla", "dataset.split=train", "limit=32", "max_new_tokens=32")
+DEFAULTS = (
+    "method=vanilla", "verifier=arc", "dataset.split=train", "limit=32", "max_new_tokens=32",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,10 +69,10 @@ def calibrate(overrides: Sequence[str]) -> str:
         prompt_ids = model.codec.encode([("user", prompt.turns[0])])
         swaps += collect_swaps(model.target, embeddings, prompt_ids, config["max_new_tokens"])
         print(f"{len(swaps)} positions", file=sys.stderr)
-    constants = fit(swaps)
-    return " ".join(
-        f"verifier.{name}={getattr(constants, name):.3g}" for name in ("c_e", "c_l", "tau_delta")
-    )
+    theta = float(config["verifier"]["theta"])
+    constants = fit(swaps, theta=theta)
+    words = [f"{name}={getattr(constants, name):.3g}" for name in ("c_e", "c_l", "tau_delta")]
+    return " ".join(f"verifier.{word}" for word in (*words, f"theta={theta:g}"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Puts finished runs into one table per model and dataset.
 
 python scripts/compare.py results/smollm2-135m/quickstart
-python scripts/compare.py --format markdown RUN_OR_FOLDER ...
+python scripts/compare.py --details --format markdown RUN_OR_FOLDER ...
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("paths", nargs="+", type=Path, help="run folders, or folders of runs")
     parser.add_argument("--format", choices=("text", "markdown"), default="text")
+    parser.add_argument(
+        "--details", action="store_true", help="also how drafts are made and where time goes"
+    )
     options = parser.parse_args(arguments)
     try:
         runs, unusable = read_runs(options.paths, keep_stopped=True)
@@ -35,9 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for folder in unusable:
         sys.stderr.write(f"left out: {folder}\n")
     if options.format == "markdown":
-        print(markdown(summaries), end="")
+        print(markdown(summaries, has_details=options.details), end="")
     else:
-        print_comparison(summaries)
+        print_comparison(summaries, has_details=options.details)
     return 0
 
 

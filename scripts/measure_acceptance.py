@@ -6,7 +6,7 @@ python scripts/measure_acceptance.py RUN --no-rows
 
 From the draft trees that a finished run recorded (`num_traced_prompts=...` records more): how often
 the first, second, ... child of a node was accepted. From forwards of the same model on this
-machine: what a forward of 1, 2, 3, ... rows costs behind the run's first prompt.
+machine: what a forward of 1, 2, 3, ... rows costs behind the run's first prompt and its answer.
 """
 
 from __future__ import annotations

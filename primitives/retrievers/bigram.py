@@ -1,8 +1,8 @@
 """N-Grammys: n-grams of the context, then bigrams of the model, each continued by bigrams.
 
-Rows are filled first with what followed earlier occurrences of the context's last tokens, then
-with the model's most probable successors of pending alone, each extended by the best successor of
-its last token.
+Rows are filled first with what followed earlier occurrences of the context's last tokens, then with
+the model's most probable successors of pending without the context, each extended by the best
+successor of its last token.
 
 Source: Stewart et al. 2024, N-Grammys (arXiv 2411.03786): context n-grams, the (extended) bigram
 of the model, and the mixed strategy.

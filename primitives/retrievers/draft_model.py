@@ -13,9 +13,10 @@ Cost: num_tokens forwards of the draft model per propose, of one row (chain) or 
 (greedy tree); the first has one row more after a step that kept the whole draft. Nothing per
 observe. `begin` forwards the prompt.
 Deviations: the tree of EAGLE-2 is fed by its own draft head, here by any model. Its shipped sizes
-(depth 7, top_k 10, 60 nodes) are for GPUs; depth is `num_tokens`. Sampled trees have a fixed shape:
-choosing nodes by what was drawn would bias the verifier. `heuristic` begins anew with each prompt,
-as `heuristic_transient` does. What does not fit into the draft model's context is not drafted.
+(depth 7, which makes 8 levels, top_k 10, 59 nodes beside the root) are for GPUs; `num_tokens` is
+the number of levels. Sampled trees have a fixed shape: choosing nodes by what was drawn would bias
+the verifier. `heuristic` begins anew with each prompt, as `heuristic_transient` does. What does not
+fit into the draft model's context is not drafted.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class DraftModel(Retriever):
         drafts: The most probable tokens (`greedy`), or samples: siblings `iid`, where equal ones
             become one node, or `without_replacement`.
         num_tokens: Draft length, or depth of the tree, in tokens, at least 1.
-        schedule: `constant`, or `heuristic`: 2 tokens more after a draft that was kept whole, 1
-            fewer otherwise, at least 1.
+        schedule: `constant`, or `heuristic`: 2 tokens more after a step that kept as many as it
+            asked for, 1 fewer otherwise (also where the node budget was smaller), at least 1.
         top_k: Children per expanded node of a tree, and in a greedy one expanded nodes per level,
             at least 1.
         total_nodes: Most draft nodes of a tree, at least 1.

@@ -179,7 +179,10 @@ class Hybrid(Retriever):
         if self.prune_by == "first_part":
             probs = first_step_probs(first, self.prune_top_k)
         else:
-            probs = most_probable(context.last_logits, self.prune_top_k)
+            # Pending itself is what these logits found most probable: it is no guess.
+            probs = most_probable(context.last_logits, self.prune_top_k + 1)
+            probs.pop(context.pending_id, None)
+            probs = dict(list(probs.items())[: self.prune_top_k])
         found = [candidate for answer in others for candidate in answer]
         return first + pruned(found, context.pending_id, probs)
 

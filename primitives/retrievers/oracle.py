@@ -7,7 +7,7 @@ one of a draft all are wrong, as those of a real draft would be. So a chain of k
 
 tokens per step, on average and as long as the answer lasts.
 
-Source: the two bounds of a draft's worth are common; the formula is that of Leviathan et al. 2022
+Source: the two bounds of a draft's worth are common; the formula is that of Leviathan et al. 2023
 (arXiv 2211.17192), equation 1.
 Cost: O(num_tokens) per propose, nothing per observe. Vanilla's answer is not part of the method's
 time.

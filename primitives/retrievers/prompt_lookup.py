@@ -15,7 +15,7 @@ ours: distinct continuations, up to the limit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -37,7 +37,8 @@ class PromptLookup(Retriever):
         min_ngram: Shortest n, in tokens, at least 1.
         num_tokens: Draft length behind the match, in tokens, at least 1.
         match: Which occurrence is copied: the `first` (oldest), the `last` (most recent), or
-            `all`: every distinct continuation, longer matches first, then more recent ones.
+            `all`: every distinct continuation, longer matches first, then more recent ones, each
+            with the count of its occurrences behind a match of the same length.
         allow_short: Whether a match with fewer than `num_tokens` tokens behind it counts.
     """
 
@@ -67,26 +68,30 @@ class PromptLookup(Retriever):
         Returns:
             One candidate for `first` and `last`, up to `limit` for `all`; none without a match.
         """
-        ids = context.ids_with_pending
-        candidates: list[Candidate] = []
-        seen: set[tuple[int, ...]] = set()
-        for ngram, end in self._matches(ids):
-            if len(candidates) >= (limit if self.match == "all" else min(limit, 1)):
+        ids, most = context.ids_with_pending, limit if self.match == "all" else min(limit, 1)
+        found: dict[tuple[int, ...], Candidate] = {}
+        for ngram, end in self._matches(ids) if most else ():
+            if self._has_enough(found, most, ngram):
                 break
-            continuation = tuple(ids[end : end + self.num_tokens].tolist())
-            if continuation in seen:
-                continue
-            seen.add(continuation)
-            candidates.append(
-                Candidate(
-                    token_ids=(context.pending_id, *continuation),
+            draft = tuple(ids[end : end + self.num_tokens].tolist())
+            known = found.get(draft)
+            if known is None and len(found) < most:
+                found[draft] = Candidate(
+                    token_ids=(context.pending_id, *draft),
                     score=float(ngram),
                     match_len=ngram,
                     recency=end,
                     source=self.name,
                 )
-            )
-        return candidates
+            elif known is not None and known.match_len == ngram:
+                found[draft] = replace(known, count=known.count + 1)
+        return list(found.values())
+
+    def _has_enough(self, found: dict[tuple[int, ...], Candidate], most: int, ngram: int) -> bool:
+        """Whether neither another candidate nor another occurrence of one can come."""
+        if len(found) < most:
+            return False
+        return self.match != "all" or next(reversed(found.values())).match_len > ngram
 
     def _matches(self, ids: Int[np.ndarray, "s"]) -> Iterator[tuple[int, int]]:
         """Pairs (n, end of a match), in the order in which they are to be tried."""

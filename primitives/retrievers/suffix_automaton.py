@@ -13,9 +13,10 @@ hyx1999/SAM-Decoding (folder samd_sam_only for `alone`, samd for `combined`).
 Cost: O(1) amortised per observed token, O(draft length) per propose; the automaton of a corpus is
 built in `attach`, in memory (about 140 bytes per token).
 Deviations: `combined` is half a method: the `hybrid` retriever hands over to another one where this
-one drafts nothing. A draft ends with the text or the document, where the original pads
-it with token 0. In `combined`, shorter matches are tried until all `num_tokens` are there; the
-original counts the text without pending, and so asks for two tokens more.
+one drafts nothing. A draft ends with the text or the document, where the original pads it with
+token 0. In `combined`, shorter matches are tried until one has all `num_tokens` behind it, and of
+those that are tried the one with most behind it is used; the original counts the text without
+pending, and so asks for two tokens more.
 """
 
 from __future__ import annotations
@@ -158,12 +159,14 @@ class SuffixAutomatonRetriever(Retriever):
         self, automaton: SuffixAutomaton, match: Match, text: Int[np.ndarray, "n"], num: int
     ) -> tuple[list[int], Match]:
         """What stands behind the first occurrence of a match, or of one with more behind it."""
-        tail = _behind(text, automaton.first_end(match[0]), num)
+        tail, shorter = _behind(text, automaton.first_end(match[0]), num), match
         while self.rule == "combined" and len(tail) < num:
-            shorter = automaton.link(match[0])
+            shorter = automaton.link(shorter[0])
             if shorter[0] == 0:
                 break
-            match, tail = shorter, _behind(text, automaton.first_end(shorter[0]), num)
+            other = _behind(text, automaton.first_end(shorter[0]), num)
+            if len(other) > len(tail):
+                match, tail = shorter, other
         return tail, match
 
     def _tree(self, match: Match, num: int, context: Context) -> list[Candidate]:

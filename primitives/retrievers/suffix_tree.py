@@ -4,7 +4,8 @@ Two suffix trees count strings: a local one those of the prompt and the output s
 those of all outputs. Each match of the text's end, pending included, may draft a chain of most
 frequent children (or the tree of the most probable nodes); longer matches may draft more.
 
-    draft nodes <= min(num_tokens, floor(factor * match_len + offset), max_depth - match_len)
+    draft nodes <= min(num_tokens, floor(factor * match_len + offset))
+    draft depth <= max_depth - match_len
     score        = sum over draft nodes of the product of count / count of the parent on its path
 
 The draft of the best score is proposed; ties go to the longer match, then to the local tree.

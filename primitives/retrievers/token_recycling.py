@@ -1,7 +1,7 @@
 """Token Recycling: what the target last ranked behind a token, wherever it stood in a draft tree.
 
 A matrix keeps the most probable successors of every token as the target last saw them, after nodes
-of draft trees that were kept or not. A fixed template of ranks is filled from it, level by level:
+of draft trees that were kept or not. A fixed template of ranks is filled from it:
 
     token of node (r1, .., rk) = matrix[token of node (r1, .., rk-1)][rk]
 
@@ -10,8 +10,8 @@ Luowaterbi/TokenRecycling (8 successors, 80 nodes, the matrix is never emptied b
 Cost: O(nodes of the template) per propose; O(n * num_successors) per observe of n nodes, and a
 ranking of their logits; `num_successors` ids per token of the vocabulary.
 Deviations: rows that were never written propose nothing, where the original drafts token 0. Where
-a token is in a tree several times, the last node decides, as in the code. `learn_prompt` is ours.
-The published template is a list of 80 nodes that we do not have: see `rank_templates`.
+a token is in a tree several times, the deepest node decides, and of the deepest ones the last: the
+code's order, but for nodes of one depth. `learn_prompt` is ours.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ class TokenRecycling(Retriever):
         assert self._matrix is not None
         assert outcome.node_top_ids is not None
         top_ids = outcome.node_top_ids[:, : self.num_successors]
-        token_ids, last = _last_places(outcome.tree.token_ids)
-        self._matrix[token_ids, : top_ids.shape[1]] = top_ids[last]
+        by_depth = np.argsort(outcome.tree.depths, kind="stable")
+        token_ids, last = _last_places(outcome.tree.token_ids[by_depth])
+        self._matrix[token_ids, : top_ids.shape[1]] = top_ids[by_depth[last]]
 
     def reset(self) -> None:
         """Empties the matrix."""

@@ -1,4 +1,4 @@
-"""Bigrams of a model: per token the most probable next ones, with nothing else before it.
+"""Bigrams of a model: per token the most probable next ones, behind a fixed text or none.
 
 Source: the model-derived bigrams of N-Grammys (Stewart et al. 2024, arXiv 2411.03786).
 Cost: 6 bytes per token and successor; nothing is copied, so the arrays may be mapped files.

@@ -16,14 +16,25 @@ Cost: O(nodes * ranks) once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 
 Node = tuple[int, ...]
 Template = tuple[Node, ...]
 
-NODES_PER_DEPTH = (8, 21, 25, 15, 8, 3)
-"""Nodes of Token Recycling's tree at depths 1 to 6."""
+NUM_CHILDREN = {
+    (): 8,
+    (0,): 8, (1,): 4, (2,): 3, (3,): 2, (4,): 1, (5,): 1, (6,): 1, (7,): 1,
+    (0, 0): 8, (0, 1): 3, (0, 2): 2, (0, 3): 1, (0, 4): 1, (0, 5): 1, (0, 6): 1, (0, 7): 1,
+    (1, 0): 2, (1, 1): 1, (2, 0): 1, (3, 0): 1, (4, 0): 1, (5, 0): 1,
+    (0, 0, 0): 5, (0, 0, 1): 2, (0, 0, 2): 1, (0, 0, 3): 1, (0, 0, 4): 1, (0, 1, 0): 1,
+    (0, 2, 0): 1, (1, 0, 0): 1, (2, 0, 0): 1, (3, 0, 0): 1,
+    (0, 0, 0, 0): 3, (0, 0, 0, 1): 1, (0, 0, 0, 2): 1, (0, 0, 1, 0): 1, (0, 1, 0, 0): 1,
+    (1, 0, 0, 0): 1,
+    (0, 0, 0, 0, 0): 2, (0, 0, 0, 1, 0): 1,
+}  # fmt: skip
+"""The shape of Token Recycling's tree: 80 nodes, of which each parent has the best ranks."""
 RANK_PROBS = (0.42, 0.14, 0.08, 0.05, 0.04, 0.03, 0.02, 0.01)
 """Probability that the successor of each rank is right: made up, falling as such shares do."""
 
@@ -59,24 +70,14 @@ def rank_template(template: str | Sequence[Sequence[int]]) -> Template:
 
 @cache
 def token_recycling_template() -> Template:
-    """80 nodes with the published number at each depth.
+    """The 80 nodes of the authors' repository (Luowaterbi/TokenRecycling, version 2.2.2).
 
-    Which 80 stands in the authors' code only. Here, each level has the most probable children of
-    the level above it, under `RANK_PROBS` at every node.
+    Their order is ours, for budgets below 80: by the probability of the path, under `RANK_PROBS` at
+    every node.
     """
-    level: list[tuple[float, Node]] = [(1.0, ())]
-    nodes: list[tuple[float, Node]] = []
-    for num_nodes in NODES_PER_DEPTH:
-        children = [
-            (prob * of_rank, (*node, rank))
-            for prob, node in level
-            for rank, of_rank in enumerate(RANK_PROBS)
-        ]
-        level = sorted(children, key=_best_first)[:num_nodes]
-        nodes += level
-    return tuple(node for _, node in sorted(nodes, key=_best_first))
+    nodes = [(*node, rank) for node, number in NUM_CHILDREN.items() for rank in range(number)]
+    return tuple(sorted(nodes, key=_best_first))
 
 
-def _best_first(weighted: tuple[float, Node]) -> tuple[float, int, Node]:
-    prob, node = weighted
-    return -prob, len(node), node
+def _best_first(node: Node) -> tuple[float, int, Node]:
+    return -math.prod(RANK_PROBS[rank] for rank in node), len(node), node

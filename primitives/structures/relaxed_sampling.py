@@ -47,6 +47,9 @@ def sample_relaxed(
 ) -> Verdict:
     """Samples a path from node 0; kept by the first chance is `em`, by the second `risk`.
 
+    `num_exact` counts to the first second chance: where exact sampling would have gone on to a
+    sibling there, it is less than what that had kept.
+
     Raises:
         ValueError: If a node carries a token that its `draft_probs` exclude.
     """

@@ -15,8 +15,9 @@ global best nodes, and the stop when one level more adds less than `threshold` t
 Cost: O(total candidate length + m log m) per build, for m nodes of all candidates.
 Deviations: the original's stop saves forwards of its draft model and its example takes 0.5; here
 candidates exist before the tree is built, so the default of 0 keeps all levels, and what falls
-below the threshold is left out, levels behind it included. Shares of counts are ours. Trees grow
-with the budget without a threshold only. Of sampled drafts the shallowest nodes are kept, then
+below the threshold is left out, levels behind it included. The original keeps the level at which it
+stops, and always the first one; here a step may draft nothing. Shares of counts are ours. Trees
+grow with the budget without a threshold only. Of sampled drafts the shallowest nodes are kept, then
 those drawn first: what was drawn must not decide what is tested.
 """
 

@@ -1,6 +1,6 @@
 """Chain: the best candidate alone, one node per depth.
 
-Source: the draft of Leviathan et al. 2022 (arXiv 2211.17192) and of prompt lookup decoding.
+Source: the draft of Leviathan et al. 2023 (arXiv 2211.17192) and of prompt lookup decoding.
 Cost: O(candidates + budget) per build.
 """
 

@@ -8,7 +8,7 @@ Recycling (Luo et al. 2024, arXiv 2408.08696).
 Cost: O(total candidate length + nodes of the template) per build.
 Deviations: where a candidate is missing its node stays empty, and so does what is below it; of more
 nodes than the budget, the first ones of the template are kept. Alternatives to pending have no rank
-and are left out. The published template of Token Recycling: see `rank_templates`.
+and are left out.
 """
 
 from __future__ import annotations

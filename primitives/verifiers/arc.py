@@ -18,11 +18,13 @@ Cost: greedy: one argmax over [n, v], one softmax and two embeddings [d] per mis
 reached; sampling: one softmax per visited node.
 Deviations: `greedy` is ours; the released code is exact match there. The three constants are those
 of SmolLM2-135M on quickstart (scripts/calibrate_arc.py measures others); they depend on the model,
-and are such that 95 % of runners-up have U <= gamma, so that `min_prob` decides most.
+and are such that about 95 % of runners-up have U <= gamma, so that `min_prob` decides most.
 `siblings=published` tests all siblings against the same p, which with several siblings, or with
 `draft_probs`, is not the target's law even at boost 0; `siblings=exact` corrects p after each of
 them, and is lossless at boost 0. Instead of one draw there are two, a0 and boost s, which is the
-same law and tells both apart. The pruning before verification belongs to tree builders.
+same law and tells both apart. The released code divides by the draft model's probability although
+its trees hold the most probable tokens; here q is what a token was drawn with, and 1 for a draft
+that was not drawn. Its pruning before verification (path probability) is left out.
 `eos_requires_em` is ours.
 """
 

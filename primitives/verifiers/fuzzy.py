@@ -14,8 +14,10 @@ paper's (KL(p||m) + KL(q||m)) / 2: `js_code` is that, `js` the default.
 Cost: one argmax over [n, v], O(v) per mismatch that is reached.
 Deviations: decoding is greedy, so an exact match passes whatever the divergence, and behind the
 path comes the argmax where FSD samples from p. Laws of greedy drafts do not reach the verifier
-here: a draft model has to sample (proposal `iid`) for its q to count. The code's top-p variants are
-left out; `eos_requires_em` is ours. A bound of regret exists for point masses and `top_k` 0 only.
+here: a draft model has to sample (proposal `iid`) for its q to count, and then the text depends on
+the seed; FSD drafts greedily. The threshold of 0.4 is the code's example, of `js_code`, and its
+top_k is 50. The code's top-p variants are left out; `eos_requires_em` is ours. A bound of regret
+exists for point masses and `top_k` 0 only.
 """
 
 from __future__ import annotations

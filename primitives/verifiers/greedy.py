@@ -1,6 +1,6 @@
 """Greedy exact match: keep draft tokens for as long as they are the target's argmax.
 
-Source: the deterministic case of speculative decoding (Leviathan et al. 2022, arXiv 2211.17192,
+Source: the deterministic case of speculative decoding (Leviathan et al. 2023, arXiv 2211.17192,
 section 2; Stern et al. 2018, arXiv 1811.03115, section 3). Cost: one argmax over [n, v].
 """
 

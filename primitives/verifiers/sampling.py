@@ -8,7 +8,7 @@ Drafts with a distribution q: visit the children in order, keep child x with pro
 min(1, p(x)/q(x)); after a rejection p <- norm(max(p - q, 0)), and q loses x and is renormalised;
 if all are rejected, sample what is left of p.
 
-Source: Leviathan et al. 2022 (arXiv 2211.17192, algorithm 1 and appendix A.1), Chen et al. 2023
+Source: Leviathan et al. 2023 (arXiv 2211.17192, algorithm 1 and appendix A.1), Chen et al. 2023
 (arXiv 2302.01318, algorithm 2); several children: SpecInfer (arXiv 2305.09781, algorithm 2) with
 the without-replacement update of Sequoia (arXiv 2402.12374, section 3.2).
 Cost: one softmax per visited node.

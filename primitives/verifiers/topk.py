@@ -5,7 +5,7 @@ A draft token x is kept if all of its ancestors are and
     rank of x under p <= k  and  p(x) >= min_prob
 
 Source: Stern et al. 2018 (arXiv 1811.03115, section 5.1, top-k selection); the floor is the usual
-guard of later rules, such as Judge and ARC decoding.
+guard of later rules, such as ARC decoding.
 Cost: one argmax over [n, v], one softmax and one ranking per kept parent of a mismatch, O(v) per
 kept node for the bounds.
 Deviations: the argmax passes whatever the floor. Equal logits rank by the smaller id. The floor and

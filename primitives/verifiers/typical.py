@@ -11,11 +11,13 @@ the first and the next token as in the released code (FasterDecoding/Medusa, med
 `posterior_threshold` and `posterior_alpha`, fast mode).
 Cost: one argmax over [n, v], one softmax per kept parent of a mismatch (two if `temperature` is not
 1), O(v) per kept node for the bounds.
-Deviations: the paper sets delta to the root of epsilon, the code's defaults do not (it has
-delta = epsilon^2). The code adds 1e-5 inside the logarithm of the entropy, which makes flat tails
-count less. At temperature 0 the code is exact match; here `temperature` belongs to this rule alone,
-and tokens that tie with the argmax need the threshold. The code's other mode, which samples one
-token above the threshold, is left out. `eos_requires_em` is ours.
+Deviations: the paper sets delta to the root of epsilon, the code's defaults do not (it has delta =
+epsilon^2). The code adds 1e-5 inside the logarithm of the entropy, which makes flat tails count
+less. Of equally long paths the one with more exact matches is kept, then the one with the larger
+sum of ln p at temperature 1; Medusa takes the sum alone, at its own temperature. At temperature 0
+the code is exact match; here `temperature` belongs to this rule alone, and tokens that tie with the
+argmax need the threshold. The code's other mode, which samples one token above the threshold, is
+left out. `eos_requires_em` is ours.
 """
 
 from __future__ import annotations

@@ -144,6 +144,16 @@ def test_fuse_prunes_by_the_logits_of_pending() -> None:
     assert (3, 3) not in drafts(answer)
 
 
+def test_fuse_does_not_guess_pending_again() -> None:
+    """Pending is the most probable token of its own logits, and takes no place of two guesses."""
+    logits = torch.full((128,), -torch.inf)
+    logits[[P, 1, 2]] = torch.log(torch.tensor([0.7, 0.2, 0.1]))
+    again = draft(P, P, count=9)
+    parts = [Says(candidates=[LAST]), Says(candidates=[again, *RETRIEVED])]
+    answer = hybrid(parts, "fuse", prune_top_k=2).propose(context(last_logits=logits), 8)
+    assert drafts(answer) == [(4, 5, 6), (1, 4), (2, 2), (1, 1)]  # 0.8, 0.5, 0.2
+
+
 def test_fuse_prunes_by_the_estimates_of_the_first_part() -> None:
     # First tokens 2 (0.5), 1 (0.2) and 3 (0.1); the two best times counts: 2.5, 0.8, 0.2.
     model = [

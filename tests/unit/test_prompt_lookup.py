@@ -52,6 +52,17 @@ def test_all_lists_longer_matches_first_then_more_recent_ones() -> None:
     assert drafts("xbabyabzbab", match="all", num_tokens=2) == ["ya", "zb", "ab"]
 
 
+def test_all_counts_occurrences_behind_matches_of_one_length() -> None:
+    """Behind "ab" stand c, d, c; "b" alone has e and two more d, which change nothing."""
+    found = propose("abcabdabcQbdRbdSbeab", match="all", num_tokens=1, max_ngram=2, limit=9)
+    assert [(chr(c.token_ids[1]), c.match_len, c.count) for c in found] == [
+        ("c", 2, 2), ("d", 2, 1), ("e", 1, 1),
+    ]  # fmt: skip
+    # The candidate at the limit is counted to the end, too.
+    (found,) = propose("abcabdabc_ab", match="all", num_tokens=1, max_ngram=2, limit=1)
+    assert (chr(found.token_ids[1]), found.count) == ("c", 2)
+
+
 def test_candidate_carries_pending_match_length_and_place() -> None:
     (candidate,) = propose(TEXT, match="last", num_tokens=3)
     assert candidate.token_ids == tuple(map(ord, "bcYa"))

@@ -236,6 +236,15 @@ def test_combined_with_a_corpus_stops_at_the_end_of_a_document() -> None:
     assert drafts("Qabc", ("zbc12345", "abcX"), **fields) == ["12345"]
 
 
+def test_combined_does_not_leave_a_match_for_a_shorter_one_with_less_behind_it() -> None:
+    """All of "abcdef" stands in the second document with five tokens behind it, "ef" first in the
+    first one with none."""
+    fields = {"rule": "combined", "len_bias": 0, "num_tokens": 9}
+    documents = ("zef", "abcdef12345")
+    (candidate,) = propose("Qabcdef", documents, **fields)
+    assert (candidate.match_len, candidate.token_ids) == (6, tuple(letters("f12345")))
+
+
 def test_it_learns_what_is_committed() -> None:
     retriever, text = SuffixAutomatonRetriever(), letters("abcXabc")
     for stop in range(2, len(text) + 1):

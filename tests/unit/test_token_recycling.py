@@ -68,6 +68,14 @@ def test_the_last_node_of_a_token_decides_kept_or_not() -> None:
     assert drafts(retriever, 5)[:2] == [(6,), (7,)]
 
 
+def test_the_deepest_node_of_a_token_decides() -> None:
+    """Token 5 stands at depth 2 (node 2), and later in the tree at depth 1 (node 3)."""
+    retriever = recycler()
+    tops = [[2, 5], [5, 3], [6, 7], [8, 0]]
+    retriever.observe(outcome([1, 2, 5, 5], [-1, 0, 1, 0], tops))
+    assert drafts(retriever, 5)[:2] == [(6,), (7,)]
+
+
 def test_the_matrix_outlives_prompts_until_reset() -> None:
     retriever = recycler()
     retriever.begin(context(7, 1))
