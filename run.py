@@ -113,7 +113,7 @@ def sweep(words: Sequence[str]) -> int:
         code = 1
     outcomes = read_outcomes(folder)
     runs = report(outcomes)
-    print_paper_table(words, runs)
+    print_paper_table(words, runs, folder)
     sys.stdout.write(f"python scripts/sweep_status.py {folder}\n")
     if code == 0 and len(outcomes) < len(read_cells(folder)):
         code = 1
@@ -133,13 +133,15 @@ def report(outcomes: Sequence[CellOutcome]) -> list[StoredRun]:
     return runs
 
 
-def print_paper_table(words: Sequence[str], runs: Sequence[StoredRun]) -> None:
-    """The table of an experiment that there are published figures of: ours beside them."""
+def print_paper_table(words: Sequence[str], runs: Sequence[StoredRun], folder: Path) -> None:
+    """The table of an experiment that there are published figures of: ours beside them, and which
+    cells of the sweep in the folder are missing.
+    """
     table = table_of_experiments(list(chain(*configs.experiments(words))))
     if table is None or not runs:
         return
     try:
-        print_table(table, runs)
+        print_table(table, runs, [folder])
     except RunFolderError as error:  # Such as a swapped retriever, which the table has no row for.
         sys.stderr.write(f"no table of {table.name}: {error}\n")
 

@@ -5,7 +5,7 @@ have them, pure functions of its rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,14 @@ FORWARD_AND_VERIFY = Definition(
     "Share of the target forwards and the verifier in the method's time after the prefill.",
 )
 CANDIDATE_TOKENS = Definition(
-    "tokens/step", "candidate_tokens.micro.per_step", "Tokens of all candidates, per step."
+    "tokens/step",
+    "candidate_tokens.micro.per_step",
+    "Tokens of the candidates that may start a tree, per step.",
 )
 CANDIDATE_NODES = Definition(
     "nodes/step",
     "candidate_nodes.micro.per_step",
-    "Nodes of the candidates' prefix tree before the node budget cuts it, per step.",
+    "Nodes of those candidates' prefix tree before the node budget cuts it, per step.",
 )
 SPEEDUP_CHANGE = Definition(
     "ratio",
@@ -49,7 +51,8 @@ STORE_ENTRIES = Definition(
 PEAK_GROWTH = Definition(
     "bytes",
     "memory.peak_after_last_answer_minus_after_first",
-    "How much the peak memory grows between the first answer and the last one, of either arm.",
+    "How much the process' peak memory grows between the first answer and the last one, of either "
+    "arm.",
 )
 
 
@@ -63,12 +66,20 @@ class Column:
         form: How a value is written: a format, `x` or `+` (see `table.show`), `MB`, or `n` for
             whole numbers.
         value: The figure of a run.
+        published: How a published figure is written, if with other digits than ours.
     """
 
     name: str
     head: str
     form: str
     value: Value
+    published: Callable[[float], str] | None = None
+
+    def published_text(self, value: float | None) -> str:
+        """A published figure, with its own digits; empty if there is none."""
+        if value is not None and self.published:
+            return self.published(value)
+        return self.text({"value": value, "interval": None})
 
     def text(self, figure: Figure | None) -> str:
         """A figure with its interval; empty if there is none."""
@@ -89,13 +100,27 @@ def of_summary(name: str) -> Value:
 
 
 def of_score(prefix: str) -> Value:
-    """The first task score of a run; `prefix` is `score`, `vanilla_score` or `relative_score`."""
+    """The task score of a run that has one kind of it, for several have no common scale.
+
+    Args:
+        prefix: `score`, `vanilla_score` or `relative_score`.
+    """
 
     def value(run: StoredRun, _: Group) -> Figure | None:
-        names = [name for name in run.summary["metrics"] if name.startswith(f"{prefix}.")]
-        return run.summary["metrics"][names[0]] if names else None
+        metrics = run.summary["metrics"]
+        found = [metrics[name] for name in metrics if name.startswith(f"{prefix}.")]
+        return found[0] if len(found) == 1 else None
 
     return value
+
+
+def of_phases(value: Value) -> Value:
+    """Nothing for a run whose phases ended before their work on the device did."""
+    return lambda run, group: value(run, group) if run.facts.get("has_exact_phases") else None
+
+
+def not_measured(_: StoredRun, __: Group) -> None:
+    """What only the paper has."""
 
 
 def of_rows(
@@ -144,8 +169,11 @@ def store_entries(run: StoredRun, _: Group) -> Figure | None:
 
 
 def peak_growth(run: StoredRun, _: Group) -> Figure | None:
-    """Growth of the peak memory while answers were given; None if it is not known."""
-    if not run.has_rows:
+    """Growth of the process' peak memory while answers were given; None if it is not known.
+
+    The peak of a run on a GPU is that of the GPU's allocator, which is another quantity.
+    """
+    if not run.has_rows or run.facts["device"] != "cpu":
         return None
     peaks = [r.peak_memory_bytes for r in run.requests if r.peak_memory_bytes is not None]
     return _single(max(peaks) - peaks[0], run, PEAK_GROWTH) if peaks else None
@@ -162,7 +190,10 @@ def _single(value: float, run: StoredRun, definition: Definition) -> Figure:
 
 TAU = Column(name="tau", head="tau", form=".2f", value=of_summary("tau"))
 STRICT = Column(name="strict_tau", head="strict tau", form=".2f", value=of_summary("strict_tau"))
-SPEEDUP = Column(name="speedup_rate", head="speedup", form="x", value=of_summary("speedup_rate"))
+SPEEDUP = Column(
+    name="speedup_rate", head="speedup (tok/s)", form="x", value=of_summary("speedup_rate")
+)
+SPEEDUP_TENTHS = replace(SPEEDUP, published="{:.1f}x".format)
 RATE = Column(
     name="tokens_per_second", head="tok/s", form=".1f", value=of_summary("tokens_per_second")
 )
@@ -177,13 +208,36 @@ VANILLA_SCORE = Column(
     name="vanilla_score", head="vanilla's", form=".2f", value=of_score("vanilla_score")
 )
 RELATIVE = Column(
-    name="relative_score", head="relative", form=".3f", value=of_score("relative_score")
+    name="relative_score",
+    head="relative score",
+    form=".3f",
+    value=of_score("relative_score"),
+    published=str,
 )
+JUDGE = Column(name="judge", head="judge's grade", form=".2f", value=not_measured)
 ROUGE = Column(name="rouge_l", head="ROUGE-L to vanilla", form=".2f", value=of_summary("rouge_l"))
-REGRET = Column(name="regret", head="regret", form=".3f", value=of_summary("regret"))
-CHANGE = Column(name="speedup_change", head="to SENSE", form="+", value=speedup_change)
-BYTES = Column(name="store_bytes", head="store", form="MB", value=store_bytes)
-ENTRIES = Column(name="store_entries", head="entries", form="n", value=store_entries)
+REGRET = Column(name="regret", head="regret (nats)", form=".3f", value=of_summary("regret"))
+CHANGE = Column(
+    name="speedup_change",
+    head="speedup minus SENSE's",
+    form="+",
+    value=speedup_change,
+    published="{:+.2f}".format,
+)
+BYTES = Column(
+    name="store_bytes",
+    head="store",
+    form="MB",
+    value=store_bytes,
+    published=lambda value: f"{value / 1e6:,.0f} MB",
+)
+ENTRIES = Column(
+    name="store_entries",
+    head="entries",
+    form="n",
+    value=store_entries,
+    published=lambda value: f"{value / 1e6:g} million",
+)
 GROWTH = Column(name="peak_growth", head="memory growth", form="MB", value=peak_growth)
 PEAK = Column(name="peak_memory", head="peak memory", form="MB", value=of_summary("peak_memory"))
 COMPRESSION = Column(
@@ -212,10 +266,12 @@ FORWARD_VERIFY = Column(
     name="forward_and_verify",
     head="forward + verify",
     form=".1%",
-    value=of_rows(
-        FORWARD_AND_VERIFY,
-        lambda m: m["phase:forward"] + m["phase:verify"],
-        lambda m: sum(m[f"phase:{phase}"] for phase in STEP_PHASES),
+    value=of_phases(
+        of_rows(
+            FORWARD_AND_VERIFY,
+            lambda m: m["phase:forward"] + m["phase:verify"],
+            lambda m: sum(m[f"phase:{phase}"] for phase in STEP_PHASES),
+        )
     ),
 )
 
@@ -223,4 +279,4 @@ FORWARD_VERIFY = Column(
 def share_of(phase: str, head: str) -> Column:
     """The share of one phase in the time of steps."""
     name = f"phase_share.{phase}"
-    return Column(name=name, head=head, form=".1%", value=of_summary(name))
+    return Column(name=name, head=head, form=".1%", value=of_phases(of_summary(name)))

@@ -6,9 +6,15 @@ not belong into the table.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from benchmarks.paper_columns import Group, is_sense, stores_of
 from benchmarks.published import ID, OOD
 from benchmarks.results import StoredRun
+from primitives.verifiers.soft_gated import SoftGated
+
+QUARTERS, TOLERANCE = (25, 50, 75, 100), 1.0
+"""Sizes of stores in the paper, in percent of the largest, and how exactly ours must be those."""
 
 
 def by_method(run: StoredRun, _: Group) -> str:
@@ -41,18 +47,29 @@ def by_verifier(run: StoredRun, _: Group) -> str | None:
 
 
 def by_gate(run: StoredRun, _: Group) -> str | None:
-    """The options of a soft gate on semantic retrieval."""
+    """The options of a soft gate on semantic retrieval: gamma, k, and what is not the default."""
     if not is_sense(run):
         return None
-    gate = run.config["verifier"]
-    return f"gamma {gate['gamma']:g}, k {gate['k']}"
+    gate = {name: value for name, value in run.config["verifier"].items() if name != "name"}
+    words = [f"gamma {gate.pop('gamma'):g}", f"k {gate.pop('k')}"]
+    default = asdict(SoftGated())
+    words += [f"{n}={v}".lower() for n, v in gate.items() if v != default.get(n)]
+    return ", ".join(words)
 
 
 def by_size(run: StoredRun, group: Group) -> str | None:
-    """Size of the store, in documents, as a share of the largest in the group."""
-    own, largest = _num_documents(run), max(map(_num_documents, group))
-    is_semantic = _chosen(run, "retriever") == "semantic"
-    return f"{100 * own / largest:.0f} % of the store" if own and is_semantic else None
+    """Size of the store, in documents; as a share of the largest if the group has the paper's.
+
+    A run that stands alone, such as one with a failed prompt, is no share of itself.
+    """
+    sizes = {_num_documents(other) for other in group if _has_semantic_store(other)}
+    if not _has_semantic_store(run):
+        return None
+    own = _num_documents(run)
+    shares = {size: _quarter(100 * size / max(sizes)) for size in sizes}
+    if len(sizes) < 2 or None in shares.values():
+        return f"{own:,} documents"
+    return f"{shares[own]} % of the store"
 
 
 def by_store(run: StoredRun, _: Group) -> str | None:
@@ -68,6 +85,15 @@ def by_store(run: StoredRun, _: Group) -> str | None:
 
 def _chosen(run: StoredRun, group: str) -> str:
     return str((run.config.get(group) or {}).get("name"))
+
+
+def _has_semantic_store(run: StoredRun) -> bool:
+    return _chosen(run, "retriever") == "semantic" and _num_documents(run) > 0
+
+
+def _quarter(percent: float) -> int | None:
+    """The size of the paper that this one is; None if it is another one."""
+    return next((share for share in QUARTERS if abs(percent - share) <= TOLERANCE), None)
 
 
 def _num_documents(run: StoredRun) -> int:

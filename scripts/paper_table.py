@@ -29,10 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         table = TABLES[options.table] if options.table else _table_of(options.paths)
         runs = _runs(options.paths)
+        sweeps = [path for path in options.paths if (path / SWEEP).exists()]
         if options.format == "markdown":
-            sys.stdout.write(markdown_table(table, runs))
+            sys.stdout.write(markdown_table(table, runs, sweeps))
         else:
-            print_table(table, runs)
+            print_table(table, runs, sweeps)
     except (RunFolderError, HydraException) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -12,19 +12,20 @@ import pytest
 from benchmarks import paper_rows as rows
 from benchmarks.files import RunFolderError
 from benchmarks.metrics import summarize
-from benchmarks.outcomes import CellOutcome, note_outcome, note_sweep
-from benchmarks.paper_lines import blocks_of, markdown_table, print_table
+from benchmarks.outcomes import CellOutcome, note_cells, note_outcome, note_sweep
+from benchmarks.paper_lines import blocks_of, left_out, markdown_table, print_table
 from benchmarks.paper_tables import TABLES, table_of_experiments
-from benchmarks.published import PUBLISHED, published
+from benchmarks.published import GENERAL, PUBLISHED, published
 from benchmarks.results import StoredRun
 from support.report_runs import answers, write_run
 from support.rows import make_row, make_turn, path, vanilla_steps
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "paper_table.py"
+GATE = {"name": "soft_gated", "gamma": 0.05, "k": 3}
 SENSE = {
     "retriever": {"name": "semantic"},
     "tree_builder": {"name": "loose_trie"},
-    "verifier": {"name": "soft_gated", "gamma": 0.05, "k": 3},
+    "verifier": GATE,
 }
 EXACT = {"name": "greedy"}
 SUFFIX = {"name": "suffix_array"}
@@ -37,12 +38,20 @@ def store(source="generated", documents=84, **options):
     }  # fmt: skip
 
 
-def stored(method="sense", config=SENSE, wall_ns=300, dataset="quickstart", run_id=None, **stores):
-    """A run on no disk: six prompts, in 600 ns by vanilla and in `wall_ns` by the method."""
+def stored(
+    method="sense",
+    config=SENSE,
+    wall_ns=300,
+    dataset="quickstart",
+    run_id=None,
+    num_prompts=6,
+    **stores,
+):
+    """A run on no disk: prompts that take vanilla 600 ns and the method `wall_ns`."""
     steps = [(3, path("em", "topk"))]
     answer = [
         row
-        for n in range(6)
+        for n in range(num_prompts)
         for row in (
             make_row(f"p{n}", "vanilla", make_turn(vanilla_steps(3), wall_ns=600)),
             make_row(f"p{n}", "method", make_turn(steps, wall_ns=wall_ns)),
@@ -68,10 +77,18 @@ def test_every_table_shows_all_that_is_published_of_it():
 
 @pytest.mark.parametrize(
     ("table", "dataset", "num_lines"),
-    [("table4", "triviaqa", 3), ("table4", "quickstart", 15), ("fig7", "codealpaca", 1)],
+    [
+        ("table4", "triviaqa", 3 + 3),  # With the means.
+        ("table4", "quickstart", 15),
+        ("table6", "gsm8k", 3 + 2),
+        ("table5", "gsm8k", 4),
+        ("fig7", "codealpaca", 1),
+    ],
 )
 def test_published_lines_are_those_on_the_same_data_if_there_are_any(table, dataset, num_lines):
-    assert len(published(table, dataset)) == num_lines
+    lines = published(table, dataset)
+    assert len(lines) == num_lines
+    assert dataset == "quickstart" or {line.dataset for line in lines} <= {dataset, *GENERAL}
 
 
 def test_the_mean_of_a_published_row_is_that_of_its_figures():
@@ -103,6 +120,16 @@ def test_the_mean_of_a_published_row_is_that_of_its_figures():
         (rows.by_verifier, stored(config=SENSE | {"retriever": SUFFIX}), None),
         (rows.by_gate, stored(), "gamma 0.05, k 3"),
         (rows.by_gate, stored(config=SENSE | {"verifier": EXACT}), None),
+        (
+            rows.by_gate,
+            stored(config=SENSE | {"verifier": GATE | {"use_con": True, "window": 5}}),
+            "gamma 0.05, k 3",
+        ),
+        (
+            rows.by_gate,
+            stored(config=SENSE | {"verifier": GATE | {"use_con": False, "max_density": 0.4}}),
+            "gamma 0.05, k 3, use_con=false, max_density=0.4",
+        ),
         (rows.by_store, stored(hidden_states=store()), "store of gsm8k (ID)"),
         (rows.by_store, stored(hidden_states=store("reference")), "store of gsm8k (OOD)"),
         (rows.by_store, stored(), None),
@@ -113,10 +140,30 @@ def test_where_a_run_belongs(place, run, row):
     assert place(run, [run]) == row
 
 
-def test_the_size_of_a_store_is_a_share_of_the_largest():
-    runs = [stored(hidden_states=store(documents=number)) for number in (21, 42, 84)]
-    found = [rows.by_size(run, runs) for run in runs]
-    assert found == ["25 % of the store", "50 % of the store", "100 % of the store"]
+@pytest.mark.parametrize(
+    ("documents", "found"),
+    [
+        ((21, 42, 84), ["25 % of the store", "50 % of the store", "100 % of the store"]),
+        ((1868, 7473), ["25 % of the store", "100 % of the store"]),
+        ((84, 84), ["84 documents", "84 documents"]),
+        ((20, 84), ["20 documents", "84 documents"]),  # 23.8 %
+        ((21, 30, 84), ["21 documents", "30 documents", "84 documents"]),
+    ],
+)
+def test_the_size_of_a_store_is_a_share_of_the_largest_where_it_is_the_papers(documents, found):
+    runs = [stored(hidden_states=store(documents=number)) for number in documents]
+    assert [rows.by_size(run, runs) for run in runs] == found
+
+
+def test_a_failed_prompt_does_not_make_a_store_its_own_whole():
+    """Five measured prompts cannot be compared with six, so the run stands alone."""
+    runs = [
+        stored(run_id=f"s{n}", num_prompts=prompts, hidden_states=store(documents=n))
+        for n, prompts in ((21, 6), (42, 5), (84, 6))
+    ]
+    blocks = blocks_of(TABLES["scaling"], runs)
+    ours = [[x.row for x in b.lines if x.whose.startswith("ours")] for b in blocks]
+    assert ours == [["25 % of the store", "100 % of the store"], ["42 documents"]]
 
 
 def figures(table, runs):
@@ -130,12 +177,12 @@ def test_the_change_to_sense_by_hand():
     """SENSE takes 300 ns of 600 ns: 2x; without SE it takes 400 ns: 1.5x, half of vanilla less."""
     exact = stored("sen_greedy", SENSE | {"verifier": EXACT}, wall_ns=400)
     found = figures("table3", [stored(), exact])
-    assert found["SENSE"]["speedup"] == "2.00x [2.00, 2.00]"
-    assert found["SENSE"]["to SENSE"] == ""
-    assert found["without SE"]["speedup"] == "1.50x [1.50, 1.50]"
-    assert found["without SE"]["to SENSE"] == "-0.500"
+    assert found["SENSE"]["speedup (tok/s)"] == "2.00x [2.00, 2.00]"
+    assert found["SENSE"]["speedup minus SENSE's"] == "-"
+    assert found["without SE"]["speedup (tok/s)"] == "1.50x [1.50, 1.50]"
+    assert found["without SE"]["speedup minus SENSE's"] == "-0.500"
     two = [stored(), stored(run_id="other"), exact]
-    assert figures("table3", two)["without SE"]["to SENSE"] == ""
+    assert figures("table3", two)["without SE"]["speedup minus SENSE's"] == "-"
 
 
 def test_size_and_entries_of_stores():
@@ -165,6 +212,22 @@ def test_memory_grows_from_the_first_answer_on(tmp_path):
     ]
     run = write_run(tmp_path, "pld", grown)
     assert figures("table8", [run])["pld"]["memory growth"] == "2.50 MB"
+    run.facts["device"] = "cuda:0"  # The peak of an allocator.
+    assert figures("table8", [run])["pld"]["memory growth"] == "-"
+
+
+def test_phases_that_are_not_exact_have_no_shares(tmp_path):
+    run = write_run(tmp_path, "pld", answers())
+    run.facts["has_exact_phases"] = False
+    assert set(figures("fig7", [run])["pld"].values()) == {"-"}
+
+
+def test_several_kinds_of_scores_have_no_common_one():
+    run = stored(hidden_states=store())
+    run.summary["metrics"]["score.accuracy"] = {"value": 0.75, "interval": None}
+    assert figures("table6", [run])["SENSE (ID store)"]["score"] == "0.75"
+    run.summary["metrics"]["score.rouge_l"] = {"value": 0.25, "interval": None}
+    assert figures("table6", [run])["SENSE (ID store)"]["score"] == "-"
 
 
 def test_runs_without_rows_have_no_figures_of_them():
@@ -181,8 +244,38 @@ def test_lines_name_model_and_data_and_the_title_the_hardware():
         ("gamma 0.05, k 3", "published: not stated, not stated (Table 5)"),
     ]
     assert len(block.lines) == 1 + 4
-    assert block.lines[1].cells[block.heads.index("speedup")] == "2.80x"
+    assert block.lines[1].cells[block.heads.index("speedup (tok/s)")] == "2.8x"
     assert block.lines[1].cells[block.heads.index("strict tau")] == ""
+    assert block.lines[0].cells[block.heads.index("score")] == "-"
+
+
+def test_lines_name_what_failed_and_what_was_stopped():
+    run = stored()
+    run.summary["num_failed"] = 2
+    run.summary["stopped"] = {"num_prompts": 6, "num_total": 48, "better": "pld"}
+    block = blocks_of(TABLES["table5"], [run])[0]
+    assert block.lines[0].whose == (
+        "ours: tiny, quickstart; stopped at 6 of 48 prompts: slower than pld; 2 failed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "head", "texts"),
+    [
+        ("table3", "speedup minus SENSE's", {"-0.35", "-0.32", "-0.67"}),
+        ("table4", "judge's grade", {"3.44", "3.34", "3.39", ""}),
+        ("table6", "relative score", {"0.9812", "0.9802", "0.937", "1.0", ""}),
+        ("table8", "store", {"105 MB", "268 MB", "406 MB", "3,690 MB", ""}),
+        ("table8", "entries", {"2.1 million", "16 million", "15 million", "5 million",
+                               "1.7 million", ""}),
+        ("table8", "memory growth", {"2.76 MB", "19.89 MB", ""}),
+        ("fig8", "compression", {"73.4%"}),
+    ],
+)  # fmt: skip
+def test_published_figures_have_their_own_digits(table, head, texts):
+    block = blocks_of(TABLES[table], [stored(hidden_states=store())])[0]
+    theirs = [line for line in block.lines if line.whose.startswith("published")]
+    assert {line.cells[block.heads.index(head)] for line in theirs} == texts
 
 
 def test_two_runs_in_one_row_are_told_apart():
@@ -195,7 +288,7 @@ def test_two_runs_in_one_row_are_told_apart():
 
 def test_other_conditions_are_another_block():
     blocks = blocks_of(TABLES["table4"], [stored(), stored(dataset="triviaqa", run_id="t")])
-    assert [len(block.lines) for block in blocks] == [1 + 15, 1 + 3]
+    assert [len(block.lines) for block in blocks] == [1 + 15, 1 + 6]
 
 
 def test_runs_that_belong_nowhere_are_told():
@@ -206,7 +299,10 @@ def test_runs_that_belong_nowhere_are_told():
 def test_markdown_has_a_cell_for_every_column():
     text = markdown_table(TABLES["table3"], [stored()])
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert lines[0] == "|  | whose | tau | strict tau | speedup | to SENSE |"
+    assert lines[0] == (
+        "|  | whose | tau | strict tau | speedup (tok/s) | speedup minus SENSE's | regret (nats) "
+        "| ROUGE-L to vanilla |"
+    )
     assert len({line.count("|") for line in lines}) == 1
     assert "4 x RTX 4090" in text
 
@@ -216,7 +312,8 @@ def test_a_printed_interval_is_on_one_line(capsys):
     printed = capsys.readouterr().out
     assert "2.00x [2.00, 2.00]" in printed
     assert "published: all, mean of all" in printed
-    assert "0.981" in printed
+    assert "0.9812" in printed
+    assert "Brackets: 95 % intervals over prompts." in printed
 
 
 @pytest.mark.parametrize(
@@ -246,6 +343,40 @@ def test_the_program_reads_a_sweep(program, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("### Figure 8: ")
     assert printed.count("| ours: m, d |") == 1
+    assert "1 of 2 cells is not in this table: method=rest" in printed
+
+
+def test_cells_without_a_row_are_told(tmp_path):
+    """Of four cells one has a row, one another verifier, one failed, one has not ended."""
+    place = {"has_row": SENSE, "has_none": SENSE | {"verifier": EXACT}}
+    runs = [write_run(tmp_path, name, answers(), config=place[name]) for name in place]
+    sweep = tmp_path / "sweep"
+    note_sweep(sweep, ["experiment=table5"])
+    labels = [f"method=sense verifier.k={k}" for k in (1, 2, 3, 4)]
+    note_cells(sweep, labels)
+    for number, run in enumerate(runs):
+        outcome = CellOutcome(label=labels[number], code=0, path=str(run.path))
+        note_outcome(sweep / str(number), outcome)
+    note_outcome(sweep / "2", CellOutcome(label=labels[2], code=1, message="no"))
+    assert left_out(TABLES["table5"], runs, sweep) == (
+        "3 of 4 cells are not in this table: verifier.k=2; verifier.k=3; verifier.k=4"
+    )
+
+
+def test_a_sweep_ends_with_its_table_and_what_is_missing(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parents[1]))
+    run = write_run(tmp_path / "results", "pld", answers())
+    sweep, words = tmp_path / "sweep", ["experiment=fig8"]
+    note_sweep(sweep, words)
+    note_outcome(sweep / "0", CellOutcome(label="method=pld", code=0, path=str(run.path)))
+    print_paper_table = pytest.importorskip("run").print_paper_table
+    print_paper_table(words, [run], sweep)
+    assert "not in this table" not in capsys.readouterr().out
+    note_cells(sweep, ["method=pld", "method=rest"])
+    print_paper_table(words, [run], sweep)
+    printed = capsys.readouterr().out
+    assert printed.startswith("Figure 8: ")
+    assert "1 of 2 cells is not in this table: method=rest" in printed
 
 
 def test_the_program_reads_runs_of_a_table_that_is_named(program, tmp_path, capsys):
