@@ -34,10 +34,10 @@ from primitives.structures.candidate_rules import (
     at_leaf,
     expected_of_best,
     first_step_probs,
+    guesses,
     in_order,
     interleaved,
     joined,
-    most_probable,
     pruned,
 )
 from primitives.types import Candidate, Context, StepOutcome
@@ -179,10 +179,7 @@ class Hybrid(Retriever):
         if self.prune_by == "first_part":
             probs = first_step_probs(first, self.prune_top_k)
         else:
-            # Pending itself is what these logits found most probable: it is no guess.
-            probs = most_probable(context.last_logits, self.prune_top_k + 1)
-            probs.pop(context.pending_id, None)
-            probs = dict(list(probs.items())[: self.prune_top_k])
+            probs = guesses(context.last_logits, self.prune_top_k, context.pending_id)
         found = [candidate for answer in others for candidate in answer]
         return first + pruned(found, context.pending_id, probs)
 

@@ -64,14 +64,18 @@ def first_step_probs(candidates: Iterable[Candidate], k: int) -> dict[int, float
     return dict(sorted(probs.items(), key=lambda pair: -pair[1])[:k])
 
 
-def most_probable(logits: Float[Tensor, "v"] | None, k: int) -> dict[int, float]:
-    """The k most probable tokens and their probabilities; excluded ones are none."""
+def guesses(logits: Float[Tensor, "v"] | None, k: int, pending_id: int) -> dict[int, float]:
+    """The k most probable tokens but pending, which these logits gave, and their probabilities.
+
+    Tokens that the logits exclude are none.
+    """
     if logits is None:
         return {}
-    token_ids = top_tokens(logits[None], k)[0]
+    token_ids = top_tokens(logits[None], k + 1)[0]
     probs = torch.softmax(logits.float(), dim=-1)[token_ids]
     pairs = zip(token_ids.tolist(), probs.tolist(), strict=True)
-    return {token_id: prob for token_id, prob in pairs if prob > 0}
+    likely = [(token, prob) for token, prob in pairs if prob > 0 and token != pending_id]
+    return dict(likely[:k])
 
 
 def pruned(
