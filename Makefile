@@ -47,6 +47,8 @@ bench: $(VENV)/.installed ## Speed against transformers' generate, time per phas
 	$(BIN)/python scripts/bench_suffix_array.py
 	$(BIN)/python scripts/bench_suffix_array.py --sizes 4 40 100
 	$(BIN)/python scripts/bench_hidden_states.py --keys 1000000
+	$(BIN)/python scripts/bench_suffix_tree.py
+	$(BIN)/python scripts/bench_retrievers.py
 
 table: $(VENV)/.installed ## Regenerate the README's table from the committed results
 	$(BIN)/python scripts/readme_table.py

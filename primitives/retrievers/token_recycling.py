@@ -81,8 +81,8 @@ class TokenRecycling(Retriever):
         assert outcome.node_top_ids is not None
         top_ids = outcome.node_top_ids[:, : self.num_successors]
         by_depth = np.argsort(outcome.tree.depths, kind="stable")
-        token_ids, last = _last_places(outcome.tree.token_ids[by_depth])
-        self._matrix[token_ids, : top_ids.shape[1]] = top_ids[by_depth[last]]
+        # Of a token that occurs several times the last row is the one that stays.
+        self._matrix[outcome.tree.token_ids[by_depth], : top_ids.shape[1]] = top_ids[by_depth]
 
     def reset(self) -> None:
         """Empties the matrix."""

@@ -37,12 +37,9 @@ class ContinuationPool:
         text, num_before = self._text, len(self._text)
         text.extend(token_ids)
         num_complete = len(text) - self.num_tokens + 1  # Ends before it have all tokens behind.
-        for length in range(1, self.max_ngram + 1):
-            first = max(num_before - self.num_tokens + 1, length)
-            starts = range(first - length, max(num_complete, first) - length)
-            columns = (text[starts.start + i : starts.stop + i] for i in range(length))
-            ends = range(first, first + len(starts))
-            self._ends.update(zip(zip(*columns, strict=True), ends, strict=True))
+        for end in range(max(num_before - self.num_tokens + 1, 1), num_complete):
+            for ngram in self._ngrams_before(end):
+                self._ends[ngram] = end
         for end in range(max(num_before, num_complete, 1), len(text)):
             for ngram in self._ngrams_before(end):
                 self._ends.setdefault(ngram, end)

@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 FIRST_CAPACITY = 64
+TINY = 1e-12
+"""Shorter rows are as good as zero."""
 
 
 class GrowingStates:
@@ -37,8 +39,9 @@ class GrowingStates:
             grown = _empty(max(num_rows, 2 * len(self._rows)), self._rows)
             grown[: self._num_rows] = self._rows[: self._num_rows]
             self._rows = grown
-        unit = torch.nn.functional.normalize(states.float(), dim=-1)
-        self._rows[self._num_rows : num_rows] = unit
+        new = self._rows[self._num_rows : num_rows]
+        new.copy_(states)
+        new.div_(torch.linalg.vector_norm(new, dim=-1, keepdim=True).clamp_(min=TINY))
         self._num_rows = num_rows
 
     def cosines(self, rows: Int[np.ndarray, "p"]) -> Float[np.ndarray, "p"]:
