@@ -24,15 +24,24 @@ from benchmarks.table import (
 )
 
 SCORE, CERTIFICATE, STOPPED = "score (vanilla)", "certificate", "stopped early"
+WORDS = (SCORE, CERTIFICATE, STOPPED)
 """Columns of words, which may need several lines."""
 CONDITIONS = (
     "dataset_hash", "split", "num_prompts", "history", "state", "order_seed", "law", "repeats",
 )  # fmt: skip
 """Facts that two runs must share beside what the title says."""
+GAP = 2
+"""Columns of a terminal between two of a table."""
 DETAILS = "Drafts, and shares of the time after the prefill"
 PHASES = tuple(phase for phase in STEP_PHASES if phase != "record")
 """Those of the method: `record` is what the harness writes down meanwhile."""
-NODES = "node_acceptance_rate"
+DRAFTS = {
+    "tau": ("tau", ".2f"),
+    "coverage": ("draft_coverage", ".0%"),
+    "nodes/step": ("draft_nodes", ".1f"),
+    "node acc.": ("node_acceptance_rate", ".1%"),
+}
+"""Columns about drafts: a metric and how it is written."""
 EXPLANATION = (
     "tau: tokens per step; strict tau: the same trees under exact verification; coverage: steps "
     "with a draft; regret: nats per token below the argmax; ROUGE-L: against vanilla; certificate: "
@@ -152,30 +161,51 @@ def render_comparison(summaries: Sequence[Summary], *, has_details: bool = False
 
 def _grid(lines: Sequence[Sequence[str]]) -> Table:
     heads, *rest = lines
-    table = new_table(*heads, may_wrap=(SCORE, CERTIFICATE, STOPPED))
+    table = new_table(*heads, may_wrap=WORDS)
     for line in rest:
         table.add_row(*line)
     return table
 
 
+def _width(lines: Sequence[Sequence[str]]) -> int:
+    """What a table needs if its numbers are not to be broken, in columns of a terminal."""
+    widths = [
+        max(len(part) for text in texts for part in (text.split() if texts[0] in WORDS else [text]))
+        for texts in zip(*lines, strict=True)
+    ]
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
 def details_of(runs: Sequence[Summary]) -> list[list[str]]:
-    """Heads, and a line per run: its drafts per step, and the shares of the phases in the time
-    after the prefill.
+    """Heads, and a line per run: its drafts, and the shares of the phases in the time after the
+    prefill.
 
     Shares of a run on a GPU that did not wait for the device are left out: they would be wrong.
     """
     lines = []
     for run in runs:
         metrics, is_exact = run["metrics"], run["run"]["has_exact_phases"]
+        speedup = metrics[run["primary_speedup"]]["value"]
         shares = (show(metrics[f"phase_share.{p}"], ".1%") if is_exact else "" for p in PHASES)
-        drafts = [show(metrics[n], f) for n, f in (("draft_nodes", ".1f"), (NODES, ".1%"))]
-        lines.append([run["run"]["method"], *drafts, *shares])
-    return [["method", "nodes/step", "node acc.", *PHASES], *lines]
+        lines.append([
+            run["run"]["method"],
+            *(show(metrics[name], form) for name, form in DRAFTS.values()),
+            "" if speedup is None else f"{speedup:.2f}x",
+            *shares,
+        ])  # fmt: skip
+    return [["method", *DRAFTS, "speedup", *PHASES], *lines]
 
 
 def print_comparison(summaries: Sequence[Summary], *, has_details: bool = False) -> None:
     """Prints the tables to stdout."""
-    plain_console().print(render_comparison(summaries, has_details=has_details))
+    console = plain_console()
+    tables = [
+        table(runs)
+        for table in (table_of, *([details_of] if has_details else []))
+        for _, runs in comparable(summaries)
+    ]
+    console.width = max([console.width, *map(_width, tables)])
+    console.print(render_comparison(summaries, has_details=has_details))
 
 
 def with_labels(summaries: Sequence[Summary], labels: Sequence[str]) -> list[Summary]:

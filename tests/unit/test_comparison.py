@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.comparison import (
+    PHASES,
     cells,
     comparable,
+    details_of,
     differing,
     markdown,
     print_comparison,
@@ -20,10 +22,13 @@ def summary(method: str, *, model: str = "m", is_lossless: bool = True, prompts:
     rows = []
     for number in range(prompts):
         rows.append(make_row(f"p{number}", "vanilla", make_turn(vanilla_steps(3), wall_ns=600)))
-        rows.append(make_row(f"p{number}", "method", make_turn(steps, wall_ns=300)))
+        rows.append(
+            make_row(f"p{number}", "method", make_turn(steps, wall_ns=300, propose=60, forward=240))
+        )
     run = {
         "model": model, "method": method, "dataset": "d", "dtype": "float32", "device": "cpu",
         "linear_kernels": None, "max_new_tokens": 4, "is_lossless": is_lossless,
+        "has_exact_phases": True,
     }  # fmt: skip
     return {"run": run, **summarize(rows, is_greedy=True, is_lossless=is_lossless)}
 
@@ -60,6 +65,27 @@ def test_tables_are_printed(capsys):
     printed = capsys.readouterr().out
     assert "strict tau" in printed
     assert "sense" in printed
+
+
+def test_details_are_drafts_and_shares_of_time():
+    heads, line = details_of([summary("a")])
+    found = dict(zip(heads, line, strict=True))
+    # Two of three draft nodes are accepted; forwards take 240 of 300 ns.
+    assert [found[head] for head in ("tau", "coverage", "nodes/step", "node acc.", "speedup")] == [
+        "3.00", "100%", "3.0", "66.7%", "2.00x",
+    ]  # fmt: skip
+    assert [found[phase] for phase in PHASES] == ["20.0%", "0.0%", "80.0%", "0.0%", "0.0%", "0.0%"]
+    blurred = summary("a")
+    blurred["run"]["has_exact_phases"] = False
+    assert dict(zip(heads, details_of([blurred])[1], strict=True))["forward"] == ""
+
+
+def test_numbers_are_not_broken_however_long_names_are(capsys):
+    print_comparison([summary("a" * 60), summary("b")], has_details=True)
+    printed = capsys.readouterr().out
+    assert "2.00x [2.00, 2.00]" in printed
+    assert "certificate" in printed
+    assert "observe" in printed
 
 
 def test_lossless_runs_come_first():
