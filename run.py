@@ -66,6 +66,7 @@ def measure_one(config: DictConfig, cell: Path | None = None) -> Outcome:
     chosen = HydraConfig.get().runtime.choices
     label = label_of(HydraConfig.get().overrides.task)
     try:
+        configs.drop_own_settings(config, chosen, HydraConfig.get().overrides.task)
         plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         swapped = configs.swapped_primitives(chosen["method"], chosen)
         if cell is None:

@@ -44,8 +44,10 @@ DRAFTS = {
 """Columns about drafts: a metric and how it is written."""
 EXPLANATION = (
     "tau: tokens per step; strict tau: the same trees under exact verification; coverage: steps "
-    "with a draft; regret: nats per token below the argmax; ROUGE-L: against vanilla; certificate: "
-    "prompts whose ids equal vanilla's, or what a difference means (scripts/leaderboard.py ranks)"
+    "with a draft; speedup: vanilla's wall time over the method's, or, where answers may differ in "
+    "length, tokens per second over vanilla's; regret: nats per token below the argmax; ROUGE-L: "
+    "against vanilla; certificate: prompts whose ids equal vanilla's, or what a difference means "
+    "(scripts/leaderboard.py ranks)"
 )
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from primitives.fields import did_you_mean
 
 CONFIG_DIR = Path(__file__).parent
 PRIMITIVE_GROUPS = ("retriever", "tree_builder", "verifier")
+DATASTORE = "datastore"
 EXPERIMENT = "experiment="
 
 
@@ -27,7 +28,11 @@ def composed(*overrides: str) -> dict[str, Any]:
         OmegaConfBaseException: If a value is missing or cannot be resolved.
     """
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-        config = compose("config", overrides=list(overrides))
+        config = compose("config", overrides=list(overrides), return_hydra_config=True)
+    chosen = dict(config.hydra.runtime.choices)
+    with open_dict(config):
+        del config["hydra"]
+    drop_own_settings(config, chosen, overrides)
     plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     return dict(plain)
 
@@ -129,10 +134,47 @@ def swapped_primitives(method: str, chosen: Mapping[str, str]) -> list[str]:
         method: Name of the method's file.
         chosen: What the composed configuration took from each group.
     """
-    entries = yaml.safe_load((CONFIG_DIR / "method" / f"{method}.yaml").read_text())["defaults"]
-    own = {key: value for entry in entries for key, value in entry.items()}
-    return [
-        chosen[group]
-        for group in PRIMITIVE_GROUPS
-        if chosen[group] != own.get(f"override /{group}")
-    ]
+    own = _own_choices(method)
+    return [chosen[group] for group in PRIMITIVE_GROUPS if chosen[group] != own.get(group)]
+
+
+def drop_own_settings(
+    config: DictConfig, chosen: Mapping[str, str], overrides: Sequence[str]
+) -> None:
+    """Takes back what a method's file sets of a component that is swapped for another one.
+
+    `method=rest` sets `tree_builder.select` of its trie, which `tree_builder=best_first` does not
+    have. Where the other one has a field of that name, its own default counts. A datastore that is
+    swapped keeps what both kinds have, such as its source. What the user or an experiment sets
+    stays.
+
+    Args:
+        config: Composed, not resolved; changed in place.
+        chosen: What it took from each group.
+        overrides: The user's.
+    """
+    own, settings = _own_choices(chosen["method"]), _method_file(chosen["method"])
+    given = {word.lstrip("+").partition("=")[0] for word in overrides}
+    for group in (*PRIMITIVE_GROUPS, DATASTORE):
+        if chosen[group] == own.get(group):
+            continue
+        defaults = OmegaConf.load(CONFIG_DIR / group / f"{chosen[group]}.yaml")
+        for key, value in (settings.get(group) or {}).items():
+            known = OmegaConf.to_container(config[group]).get(key)  # type: ignore[union-attr]
+            if f"{group}.{key}" in given or known != value:
+                continue
+            with open_dict(config):
+                if key not in defaults:
+                    del config[group][key]
+                elif group != DATASTORE:
+                    config[group][key] = defaults[key]
+
+
+def _own_choices(method: str) -> dict[str, str]:
+    """What a method's file takes from each group."""
+    entries = [pair for entry in _method_file(method)["defaults"] for pair in entry.items()]
+    return {key.removeprefix("override /"): value for key, value in entries}
+
+
+def _method_file(method: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((CONFIG_DIR / "method" / f"{method}.yaml").read_text()))

@@ -85,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--keys", type=at_least_1, default=1_000_000)
     parser.add_argument("--dim", type=at_least_1, default=64, help="dimensions of a key")
     parser.add_argument("--hidden-size", type=at_least_1, default=128, help="of the made-up states")

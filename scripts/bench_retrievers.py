@@ -134,7 +134,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     methods = [name for name in configs.choices("method") if name != "vanilla"]
     parser.add_argument("--methods", nargs="*", choices=methods, default=methods)
     parser.add_argument("--requests", type=at_least_1, default=8, help="files, at most")

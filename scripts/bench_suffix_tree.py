@@ -123,7 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--requests", type=at_least_1, default=20, help="files, at most")
     parser.add_argument("--prompt", type=at_least_1, default=8192, help="tokens per request")
     parser.add_argument("--output", type=at_least_1, default=200, help="tokens per request")

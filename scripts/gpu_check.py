@@ -71,14 +71,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--model", default="smollm2-135m", help="a choice of configs/model")
+    parser.add_argument("--device", default="auto", help="as model.device")
+    parser.add_argument("--dtype", default="bfloat16", help="as model.dtype")
     parser.add_argument("--limit", type=at_least_1, default=12, help="quickstart prompts")
-    parser.add_argument("--max-new-tokens", type=at_least_1, default=64)
+    parser.add_argument("--max-new-tokens", type=at_least_1, default=64, help="per prompt")
     parser.add_argument("--rounds", type=at_least_1, default=3, help="of the row curve")
     parser.add_argument("--seconds", type=at_least_1, default=200, help="no part starts later")
-    parser.add_argument("--results-dir", default="results/gpu_check")
+    parser.add_argument("--results-dir", default="results/gpu_check", help="as results_dir")
     return parser.parse_args(arguments)
 
 
