@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -99,11 +101,12 @@ def test_a_swapped_datastore_keeps_its_source() -> None:
     assert "positions" not in store
 
 
-def test_the_primitive_of_the_readme_works() -> None:
+def test_the_primitive_of_the_readme_works(monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    namespace: dict[str, Any] = {"__name__": "primitives.retrievers.repeat_last"}
-    exec(code.replace('@RETRIEVERS.register("repeat_last")\n', ""), namespace)
-    retriever = namespace["RepeatLast"](num_tokens=2)
+    module: Any = ModuleType("primitives.retrievers.repeat_last")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(code.replace('@RETRIEVERS.register("repeat_last")\n', ""), vars(module))
+    retriever = module.RepeatLast(num_tokens=2)
     context = Context(ids_with_pending=np.array([4, 7]), num_prompt_tokens=1, vocab_size=9)
     (candidate,) = retriever.propose(context, 1)
     assert candidate.token_ids == (7, 7, 7)
