@@ -8,6 +8,7 @@ python run.py experiment=table3
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 import traceback
@@ -115,7 +116,7 @@ def sweep(words: Sequence[str]) -> int:
     outcomes = read_outcomes(folder)
     runs = report(outcomes)
     print_paper_table(words, runs, folder)
-    sys.stdout.write(f"python scripts/sweep_status.py {folder}\n")
+    sys.stdout.write(f"python scripts/sweep_status.py {shlex.quote(str(folder))}\n")
     if code == 0 and len(outcomes) < len(read_cells(folder)):
         code = 1
     return max([code, *(outcome.code for outcome in outcomes)])

@@ -110,7 +110,8 @@ def read_sweep(folder: Path) -> Sweep:
     if known is None:
         raise RunFolderError(f"{folder} is no folder of a sweep: it has no {SWEEP}")
     labels, queued = known.get("cells") or [], queued_jobs()
-    numbers = range(max([len(labels), *[int(p.name) + 1 for p in _started(folder)]], default=0))
+    # Folders may be left of a larger sweep that was here before.
+    numbers = range(len(labels) or max([int(p.name) + 1 for p in _started(folder)], default=0))
     jobs = known.get("jobs") or {}
     cells = [
         _cell(
@@ -224,6 +225,8 @@ def render_sweep(sweep: Sweep) -> Group:
 
 def advice(sweep: Sweep) -> list[str]:
     """How many cells are in which state, and what to do: commands, which no table may break."""
+    if not sweep.cells:
+        return [f"no cell has been started: {sweep.command}"]
     counts: dict[str, int] = {}
     for cell in sweep.cells:
         counts[cell.state] = counts.get(cell.state, 0) + 1

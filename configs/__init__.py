@@ -17,6 +17,7 @@ from primitives.fields import did_you_mean
 CONFIG_DIR = Path(__file__).parent
 PRIMITIVE_GROUPS = ("retriever", "tree_builder", "verifier")
 DATASTORE = "datastore"
+MAY_BE_NULL = ("experiment", "debug")
 EXPERIMENT = "experiment="
 
 
@@ -118,7 +119,8 @@ def unknown_choice(overrides: Sequence[str]) -> str | None:
         if not (is_assignment and is_plain and group in groups()):
             continue
         for name in value.strip("[]").split(","):
-            if name in ("null", "") or name in choices(group):
+            is_left_out = name == "null" and group in MAY_BE_NULL
+            if is_left_out or name == "" or name in choices(group):
                 continue
             hint = did_you_mean(name, choices(group))
             return f"unknown {group} '{name}'{hint} There is: {', '.join(choices(group))}"

@@ -57,8 +57,8 @@ def build_method(config: Mapping[str, Any], law: SamplingLaw) -> Method:
         _check_datastore(retriever, config["datastore"]["kind"])
         if config["method"]["node_budget"] == 0:
             raise ConfigError(
-                f"retriever={retriever.name} needs room for drafts, but method.node_budget=0: "
-                "set method.node_budget, or take another method than vanilla"
+                f"retriever={retriever.name} needs room for drafts, but method.node_budget=0, as "
+                "vanilla has: set method.node_budget, or take another method"
             )
     return Method(
         **settings,

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     states = {cell.state for cell in sweep.cells}
     if states & {"running", "waiting"}:
         return 3
-    return 0 if states <= {"done", "stopped"} else 1
+    return 0 if states and states <= {"done", "stopped"} else 1
 
 
 def _newest() -> Path:

@@ -158,6 +158,8 @@ def join(target: HuggingFaceTarget) -> TensorParallelTarget:
     _Group.commands = dist.new_group(backend="gloo")
     if is_follower():
         _serve(target)
+        # Threads of a group that is still there when Python ends abort the process now and then.
+        dist.destroy_process_group()
         sys.exit(0)
     atexit.register(_end)
     return TensorParallelTarget(target)

@@ -153,6 +153,7 @@ def test_a_wrong_proposal_kind_is_refused() -> None:
         ("model=smollm", "unknown model 'smollm', did you mean 'smollm2-135m' or"),
         ("method=pld,vanila", "unknown method 'vanila', did you mean 'vanilla'?"),
         ("dataset=xyz", "unknown dataset 'xyz'. There is: "),
+        ("draft_model=null", "There is: hf, llama-68m"),
         ("retriever=nothing_like_it", "unknown retriever 'nothing_like_it'. There is: "),
     ],
 )

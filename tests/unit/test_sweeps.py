@@ -104,6 +104,22 @@ def test_where_slurm_is_silent_nothing_is_submitted_twice(folder):
     assert states(folder) == ["missing", "waiting", "missing", "missing"]
 
 
+def test_a_smaller_sweep_in_a_folder_has_its_own_cells_only(folder):
+    for number in range(4):
+        end(folder, number)
+    note_sweep(folder, ["method=aasd"])
+    note_cells(folder, ["method=aasd"])
+    assert states(folder) == ["missing"]
+    end(folder, 0)
+    assert states(folder) == ["done"]
+
+
+def test_a_sweep_whose_cells_could_not_be_composed_is_no_success(tmp_path, capsys):
+    note_sweep(tmp_path, ["method=pld", "x=1"])
+    assert program().main([str(tmp_path)]) == 1
+    assert "no cell has been started: python run.py -m method=pld x=1" in capsys.readouterr().out
+
+
 def test_a_sweep_forgets_the_one_that_was_in_its_folder(folder):
     end(folder, 0, code=1, message="of the first")
     note_sweep(folder, ["method=aasd"])
