@@ -24,7 +24,7 @@ test: $(VENV)/.installed ## Set up and run all tests (the real model included, n
 test-slurm: $(VENV)/.installed ## Sweeps on a SLURM cluster of this machine (root, Debian's slurm-wlm and munge)
 	$(BIN)/python -m pytest tests/slurm
 
-check: lint types unit ## Lint, types, contract and unit tests; under two minutes
+check: lint types unit ## Lint, types, contract and unit tests; a few minutes
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
