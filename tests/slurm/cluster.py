@@ -100,7 +100,7 @@ class Cluster:
         if self._pid("slurmctld") and self._pid("slurmd"):
             self.command("scancel", "--full", "--signal=KILL", "--user=root", check=False)
             self.command("scancel", "--user=root", check=False)
-            _wait_for(lambda: not self.command("squeue", "--noheader", check=False), STOP_S)
+            wait_for(lambda: not self.command("squeue", "--noheader", check=False), STOP_S)
         for name in DAEMONS:
             self._end(name)
 
@@ -185,7 +185,7 @@ class Cluster:
             raise ClusterError(f"{words[0]} ended with {done.returncode}: {self._logs()}")
 
     def _wait_until_idle(self) -> None:
-        if not _wait_for(lambda: self.status() == "idle", START_S):
+        if not wait_for(lambda: self.status() == "idle", START_S):
             raise ClusterError(f"the node is {self.status()} after {START_S:.0f} s: {self._logs()}")
 
     def _logs(self) -> str:
@@ -210,7 +210,7 @@ class Cluster:
             if (pid := self._pid(name)) is None:
                 return
             os.kill(pid, number)
-            _wait_for(lambda: self._pid(name) is None, STOP_S)
+            wait_for(lambda: self._pid(name) is None, STOP_S)
 
 
 @contextmanager
@@ -240,7 +240,8 @@ def _free_port(sockets: ExitStack) -> int:
     return port
 
 
-def _wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Whether the condition holds within the time; it is looked at ten times a second."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

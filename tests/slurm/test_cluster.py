@@ -6,11 +6,10 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, ClusterError, reason_against
+from cluster import STOP_S, Cluster, ClusterError, reason_against, wait_for
 
 pytestmark = pytest.mark.slurm
 
@@ -33,10 +32,17 @@ def pids_of(folder):
 
 
 def is_running(pid):
+    # Not by /proc/PID/cmdline: that is empty for a moment while a process becomes another program.
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
+    return state not in "ZX"
+
+
+def have_ended(pids):
+    # A signal returns before the process has ended, and a busy machine takes its time.
+    return wait_for(lambda: not any(map(is_running, pids)), STOP_S)
 
 
 def test_a_start_ends_what_an_earlier_one_left_behind(folder):
@@ -44,17 +50,18 @@ def test_a_start_ends_what_an_earlier_one_left_behind(folder):
     first = pids_of(folder)
     assert all(map(is_running, first))
     os.kill(first[1], signal.SIGKILL)
+    assert have_ended([first[1]])
     cluster = Cluster(folder, num_cpus=3)
     assert cluster.status() == "stopped"
     cluster.start()
     second = pids_of(folder)
     assert cluster.status() == "idle"
     assert cluster.command("sinfo", "--noheader", "--format=%c") == "3"
-    assert not any(map(is_running, first))
+    assert have_ended(first)
     cluster.stop()
     cluster.stop()
     assert cluster.status() == "stopped"
-    assert not any(map(is_running, second))
+    assert have_ended(second)
 
 
 def test_stop_ends_running_jobs(folder):
@@ -69,10 +76,7 @@ def test_stop_ends_running_jobs(folder):
     pid = int(pid_file.read_text())
     assert is_running(pid)
     cluster.stop()
-    deadline = time.monotonic() + 10
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.1)  # A busy machine takes a moment to end what was told to end.
-    assert not is_running(pid)
+    assert have_ended([pid])
 
 
 def test_a_folder_that_munge_cannot_enter_is_refused(folder):
