@@ -24,7 +24,7 @@ test: $(VENV)/.installed ## Set up and run all tests (the real model included, n
 test-slurm: $(VENV)/.installed ## Sweeps on a SLURM cluster of this machine (root, Debian's slurm-wlm and munge)
 	$(BIN)/python -m pytest tests/slurm
 
-check: lint types unit ## Lint, types, contract and unit tests; a few minutes
+check: lint types unit ## Lint, types, contract and unit tests, without shape checks; two minutes
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -34,7 +34,8 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests/contract tests/unit tests/configs
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' --without-shape-checks \
+		tests/contract tests/unit tests/configs
 
 test-oldest: ## The adapter's tests with the oldest supported transformers, in an environment of its own
 	$(PYTHON) -m venv .venv-oldest

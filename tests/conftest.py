@@ -1,4 +1,7 @@
-"""Shapes and types of everything in primitives and methods are checked in every test."""
+"""Shapes and types of everything in primitives and methods are checked in every test.
+
+`--without-shape-checks` leaves that out: the tests take half the time.
+"""
 
 import importlib.util
 import logging
@@ -17,7 +20,6 @@ for folder, package in ((TESTS, "support"), (TESTS.parent, "primitives")):
         sys.path.insert(0, str(folder))
 
 pytest.register_assert_rewrite("support", "contract")
-jaxtyping.install_import_hook(["primitives", "methods"], "beartype.beartype")
 
 # The toy's tensors are tiny: a thread pool costs more than it gives, and workers share the cores.
 torch.set_num_threads(1)
@@ -26,6 +28,17 @@ hypothesis.settings.register_profile(
     "fixed", deadline=None, derandomize=True, database=None, max_examples=60
 )
 hypothesis.settings.load_profile("fixed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the option."""
+    parser.addoption("--without-shape-checks", action="store_true", help="in half the time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Installs the import hook, before any test module is imported."""
+    if not config.getoption("--without-shape-checks"):
+        jaxtyping.install_import_hook(["primitives", "methods"], "beartype.beartype")
 
 
 @pytest.fixture(autouse=True)

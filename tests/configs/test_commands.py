@@ -58,6 +58,7 @@ def test_commands_are_found() -> None:
     assert ["method=pld", "debug=toy"] in [words for _, words in RUNS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [words for _, words in RUNS], ids=[f"{place}:{words[0]}" for place, words in RUNS]
 )
@@ -69,6 +70,7 @@ def test_every_command_can_be_built(words: list[str]) -> None:
         build_method(config, build_law(config))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["rest", "crest", "rest_soft"])
 @pytest.mark.parametrize("builder", configs.choices("tree_builder"))
 def test_builders_can_be_swapped_where_a_method_sets_one_up(method: str, builder: str) -> None:

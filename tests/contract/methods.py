@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from configs import choices, composed
 from contract.components import (
@@ -57,8 +59,13 @@ def _configured() -> list[Subject]:
     return [Subject(name, functools.partial(_from_yaml, name)) for name in choices("method")]
 
 
+@functools.cache
+def _config(name: str) -> dict[str, Any]:
+    return composed(f"method={name}", "model=toy")
+
+
 def _from_yaml(name: str) -> Method:
-    config = composed(f"method={name}", "model=toy")
+    config = copy.deepcopy(_config(name))
     method = build_method(config, build_law(config))
     if method.retriever is not None:
         attach_toy_resources(method.retriever)

@@ -46,6 +46,7 @@ def _trace(compile_, model, mode=None, dynamic=None):
     return compile_(model, backend="eager", dynamic=dynamic, fullgraph=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "attn_implementation"),
     [
