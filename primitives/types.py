@@ -40,6 +40,9 @@ ProposalKind = Literal["point_mass", "iid", "without_replacement"]
 ROOT_REASON = "pending"
 """The reason of node 0: it was chosen by the verifier before the draft was looked at."""
 
+MAX_DRAFT_NODES = 1024
+"""Most draft nodes of a step; no draft is longer."""
+
 PROMPT_TOP_K = 2
 """Most probable tokens per prompt position that a prefill keeps for who asks for them."""
 
