@@ -24,7 +24,17 @@ from methods.targets.base import StepOutput, TargetModel, TreeOutput
 from primitives.interfaces import Retriever, TreeBuilder, Verifier
 from primitives.random_source import RandomSource
 from primitives.structures.top_tokens import top_tokens
-from primitives.types import Candidate, Context, DraftTree, StepOutcome, Verdict
+from primitives.types import (
+    MAX_DRAFT_NODES,
+    Candidate,
+    Context,
+    DraftTree,
+    StepOutcome,
+    Verdict,
+)
+
+MAX_CANDIDATES = 4096
+"""Most candidates of a step."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,8 +46,8 @@ class Method:
         retriever: None decodes without drafts.
         tree_builder: Packs candidates into a tree.
         verifier: The acceptance rule.
-        node_budget: Most draft nodes per step, at least 0.
-        max_candidates: Most candidates per step, at least 1.
+        node_budget: Most draft nodes per step, in [0, `MAX_DRAFT_NODES`].
+        max_candidates: Most candidates per step, in [1, `MAX_CANDIDATES`].
     """
 
     name: str
@@ -48,10 +58,13 @@ class Method:
     max_candidates: int
 
     def __post_init__(self) -> None:
-        if self.node_budget < 0:
-            raise ValueError(f"node_budget must be ≥ 0, got {self.node_budget}")
-        if self.max_candidates < 1:
-            raise ValueError(f"max_candidates must be ≥ 1, got {self.max_candidates}")
+        # A budget is memory: the cache of the target model keeps a row per draft node.
+        for name, low, high in (
+            ("node_budget", 0, MAX_DRAFT_NODES),
+            ("max_candidates", 1, MAX_CANDIDATES),
+        ):
+            if not low <= (value := getattr(self, name)) <= high:
+                raise ValueError(f"{name} must be in [{low}, {high}], got {value}")
 
 
 def decode(

@@ -121,8 +121,8 @@ def test_swapped_primitives_are_part_of_the_label() -> None:
         (["retriever.match=some"], r"must be first \| last \| all, got 'some'"),
         (["method.node_budget=true"], r"node_budget of method must be an int, got True"),
         (["method.node_budget=0"], "retriever=prompt_lookup needs room for drafts"),
-        (["method.node_budget=-1"], "node_budget must be ≥ 0, got -1"),
-        (["method.max_candidates=0"], "max_candidates must be ≥ 1, got 0"),
+        (["method.node_budget=-1"], r"node_budget must be in \[0, 1024\], got -1"),
+        (["method.max_candidates=0"], r"max_candidates must be in \[1, 4096\], got 0"),
     ],
 )
 def test_impossible_combinations_are_refused_with_the_reason(

@@ -427,8 +427,10 @@ def test_rows_never_exceed_what_was_reserved() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"node_budget": -1}, "node_budget must be ≥ 0, got -1"),
-        ({"max_candidates": 0}, "max_candidates must be ≥ 1, got 0"),
+        ({"node_budget": -1}, r"node_budget must be in \[0, 1024\], got -1"),
+        ({"node_budget": 1025}, r"node_budget must be in \[0, 1024\], got 1025"),
+        ({"max_candidates": 0}, r"max_candidates must be in \[1, 4096\], got 0"),
+        ({"max_candidates": 4097}, r"max_candidates must be in \[1, 4096\], got 4097"),
     ],
 )
 def test_bad_budgets_are_refused(fields: dict[str, int], message: str) -> None:
