@@ -11,17 +11,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.console import new_table, plain_console
 from benchmarks.metrics import STEP_PHASES
-from benchmarks.table import (
-    Summary,
-    badge,
-    new_table,
-    plain_console,
-    show,
-    show_count,
-    stop_note,
-    variant,
-)
+from benchmarks.summary_text import Summary, badge, show, show_count, stop_note, variant
 
 SCORE, CERTIFICATE, STOPPED = "score (vanilla)", "certificate", "stopped early"
 WORDS = (SCORE, CERTIFICATE, STOPPED)

@@ -16,7 +16,7 @@ from benchmarks.metrics import STEP_PHASES
 from benchmarks.prompt_table import ArmCounts, PromptTable
 from benchmarks.results import StoredRun
 from benchmarks.statistics import ratio
-from benchmarks.table import show
+from benchmarks.summary_text import show
 
 Figure = Mapping[str, Any]
 """`value`, and `interval` ([low, high] or None)."""

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.comparison import comparable, differing
+from benchmarks.console import new_table, plain_console
 from benchmarks.files import RunFolderError
 from benchmarks.leaderboard.conditions import conditions_of
 from benchmarks.leaderboard.headings import device_text
@@ -31,7 +32,7 @@ from benchmarks.paper_tables import PaperTable
 from benchmarks.published import SETTING, Published, published
 from benchmarks.results import StoredRun, read_run
 from benchmarks.shards import whole_run
-from benchmarks.table import new_table, plain_console, stop_note
+from benchmarks.summary_text import stop_note
 
 WHOSE_WIDTH, UNLIMITED = 32, 1000
 EXPLANATION = (

@@ -18,7 +18,7 @@ import yaml
 from benchmarks.files import RunFolderError, explain_os_errors, file_hash, read_json
 from benchmarks.records import SCHEMA_VERSION, Request
 from benchmarks.row_log import read_requests
-from benchmarks.table import stop_note
+from benchmarks.summary_text import stop_note
 
 ROWS = "requests.jsonl"
 _FILES = ("env.json", "status.json", "summary.json", ROWS)

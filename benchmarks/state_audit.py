@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from benchmarks.console import new_table
 from benchmarks.counts import num_step_tokens, num_steps
 from benchmarks.metrics import summarize
 from benchmarks.records import Request
 from benchmarks.statistics import Interval, bootstrap, point
-from benchmarks.table import new_table, show
+from benchmarks.summary_text import show
 
 CONDITIONS: Mapping[str, Mapping[str, Any]] = {
     "reset": {"state": "reset", "order_seed": None},

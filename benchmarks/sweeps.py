@@ -16,6 +16,7 @@ from typing import Any, Literal
 from rich.console import Group
 from rich.text import Text
 
+from benchmarks.console import new_table
 from benchmarks.files import RunFolderError, read_json
 from benchmarks.outcomes import (
     INTERRUPTED,
@@ -27,7 +28,6 @@ from benchmarks.outcomes import (
 )
 from benchmarks.run_folder import is_held
 from benchmarks.shards import is_finished
-from benchmarks.table import new_table
 
 State = Literal["done", "stopped", "running", "waiting", "failed", "interrupted", "lost", "missing"]
 """`stopped` ended early, as another run was surely faster; `waiting` is queued, `interrupted` was

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.console import new_table, plain_console
 from benchmarks.contamination import num_overlapping
 from benchmarks.datasets.reader import shorten
 from benchmarks.metrics import STEP_PHASES
 from benchmarks.statistics import quality_verdict, verdict
-
-WIDTH = 100
-"""Columns where stdout is no terminal."""
+from benchmarks.summary_text import Summary, badge, show, show_count, stop_note, variant
 
 MAX_FAILURES = 3
 """How many failed prompts are printed."""
-
-Summary = Mapping[str, Any]
 
 
 def print_results(summary: Summary, console: Console | None = None) -> None:
     """Prints the tables to stdout, in plain text where that is no terminal."""
     (console or plain_console()).print(render(summary))
-
-
-def plain_console() -> Console:
-    """Stdout, in plain text where it is no terminal."""
-    # Names come from users' files: they are no markup. A narrow terminal breaks lines itself.
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console = Console(width=WIDTH, no_color=True, markup=False, highlight=False)
-    console.width = max(console.width, WIDTH)
-    return console
 
 
 def render(summary: Summary) -> Group:
@@ -57,37 +43,6 @@ def render(summary: Summary) -> Group:
             parts += ["", _phases(summary)]
     notes = _notes(summary)
     return Group(*parts, *([""] if notes else []), *map(Text, notes))
-
-
-def variant(run: Mapping[str, Any]) -> str:
-    """` (float32, prepacked, cpu)`: what two runs of one model may differ in."""
-    words = [run[key] for key in ("dtype", "linear_kernels", "device") if run.get(key)]
-    return f" ({', '.join(words)})" if words else ""
-
-
-def new_table(*columns: str, may_wrap: Sequence[str] = ()) -> Table:
-    """An empty table in the project's style: the first column is a name, the others numbers.
-
-    Args:
-        columns: Their heads.
-        may_wrap: Those whose words may be broken into lines; if there are none, names may.
-    """
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        header_style="bold",
-        pad_edge=False,
-        show_edge=False,
-    )
-    for place, column in enumerate(columns):
-        is_text = column in may_wrap
-        table.add_column(
-            column,
-            justify="right" if place and not is_text else "left",
-            no_wrap=not is_text if may_wrap else place > 0,
-            overflow="fold",
-        )
-    return table
 
 
 def _arms(summary: Summary) -> Table:
@@ -305,39 +260,3 @@ def _datastore_note(facts: Mapping[str, Any]) -> str:
     if found is None:
         return f"{note}; not compared with test data"
     return f"{note}; {found} of them overlap with test data" if found else note
-
-
-def show(metric: Mapping[str, Any], form: str) -> str:
-    """A value in a format; `x` is a ratio with its interval, `x-` alone, `+` a change with it."""
-    value, interval = metric["value"], metric["interval"]
-    if value is None:
-        return "-"
-    if form == "+":
-        ends = "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
-        return f"{value:+.3f}{ends}"
-    if not form.startswith("x"):
-        return format(value, form)
-    if form == "x-" or interval is None:
-        return f"{value:.2f}x"
-    return f"{value:.2f}x [{interval[0]:.2f}, {interval[1]:.2f}]"
-
-
-def stop_note(summary: Summary) -> str:
-    """`stopped at 16 of 48 prompts: slower than pld`; empty if the run was not stopped early."""
-    stop = summary.get("stopped")
-    if not stop:
-        return ""
-    place = f"{stop['num_prompts']} of {stop['num_total']} prompts"
-    return f"stopped at {place}: slower than {stop['better']}"
-
-
-def badge(summary: Summary) -> str:
-    """The certificate in a few words; of runs from before there was one, how many ids are equal."""
-    if "certificate" in summary:
-        return str(summary["certificate"]["badge"])
-    return show_count(summary["metrics"].get("identical_outputs"))
-
-
-def show_count(metric: Mapping[str, Any] | None) -> str:
-    """`22/24` prompts; nothing if they were not counted."""
-    return "" if metric is None else f"{metric['value']}/{metric['num_prompts']}"

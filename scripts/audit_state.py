@@ -21,10 +21,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 import configs
 from benchmarks.cli import Outcome, load_dataset, load_warm_prompts, measure, start_logging
+from benchmarks.console import plain_console
 from benchmarks.files import RunFolderError
 from benchmarks.results import StoredRun, read_run
 from benchmarks.state_audit import CONDITIONS, audit, render_audit
-from benchmarks.table import plain_console
 from methods.build import build_law
 
 OWN = ("state", "order_seed")

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from rich.text import Text
 
+from benchmarks.console import new_table, plain_console
 from benchmarks.conventions import LETTERS, Convention, panel
 from benchmarks.files import RunFolderError
 from benchmarks.results import StoredRun, Unusable, read_runs
-from benchmarks.table import new_table, plain_console, variant
+from benchmarks.summary_text import variant
 
 Panel = tuple[StoredRun, list[Convention]]
 CSV_COLUMNS = (

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.console import new_table, plain_console
 from benchmarks.files import RunFolderError
 from benchmarks.machine import synchronize
 from benchmarks.options import at_least_1
@@ -23,7 +24,6 @@ from benchmarks.records import Request
 from benchmarks.results import StoredRun, read_runs
 from benchmarks.sibling_ranks import RankCount, count_ranks, row_costs
 from benchmarks.speed import row_curve
-from benchmarks.table import new_table, plain_console
 from methods.build import build_model
 from methods.targets.errors import ModelUnavailable
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.console import plain_console
 from benchmarks.datasets.reader import DatasetError
 from benchmarks.files import RunFolderError, write_atomically
 from benchmarks.options import (
@@ -30,7 +31,6 @@ from benchmarks.spec_bench.imports import ImportOptions, import_answers
 from benchmarks.spec_bench.lint import lint
 from benchmarks.spec_bench.names import NameFault
 from benchmarks.spec_bench.tables import render_import
-from benchmarks.table import plain_console
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int4")
 

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.console import plain_console
 from benchmarks.files import RunFolderError
 from benchmarks.outcomes import SWEEP
 from benchmarks.sweeps import advice, read_sweep, render_sweep
-from benchmarks.table import plain_console
 
 SWEEPS = Path("outputs/multirun")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from benchmarks.leaderboard.boards import Board, Row
 from benchmarks.leaderboard.entries import Entry
 from benchmarks.statistics import verdict
-from benchmarks.table import show, show_count, stop_note
+from benchmarks.summary_text import show, show_count, stop_note
 
 MODELS = "Models"
 TAU = "#Mean Accepted Tokens"

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.report.groups import Entry, Group
 from benchmarks.statistics import verdict
-from benchmarks.table import show, show_count
+from benchmarks.summary_text import show, show_count
 
 Metric = Mapping[str, Any]
 

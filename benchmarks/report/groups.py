@@ -13,7 +13,7 @@ from benchmarks.leaderboard.conditions import Conditions, conditions_of
 from benchmarks.prompt_table import PromptTable
 from benchmarks.records import Arm, Request, Turn
 from benchmarks.results import StoredRun
-from benchmarks.table import variant
+from benchmarks.summary_text import variant
 
 
 @dataclass(frozen=True, kw_only=True)

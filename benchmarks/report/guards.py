@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.contamination import num_overlapping
 from benchmarks.records import ARMS
 from benchmarks.report.groups import Entry, Group
-from benchmarks.table import show, stop_note
+from benchmarks.summary_text import show, stop_note
 
 MAX_SHOWN = 12
 """Failures of one run that are listed."""

@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
+from benchmarks.console import new_table
 from benchmarks.spec_bench.imports import ImportedRun
-from benchmarks.table import new_table, show, show_count, variant
+from benchmarks.summary_text import show, show_count, variant
 
 COLUMNS = ("", "prompts", "tau", "speedup [95 %]", "in time", "tok/s", "vanilla")
 EXPLANATION = (

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.comparison import render_comparison
+from benchmarks.console import plain_console
 from benchmarks.datasets.reader import DatasetError
 from benchmarks.files import write_json
 from benchmarks.metrics import summarize
@@ -22,7 +23,7 @@ from benchmarks.spec_bench.imports import ImportOptions, import_answers
 from benchmarks.spec_bench.lint import lint
 from benchmarks.spec_bench.names import NameFault, parse_names
 from benchmarks.spec_bench.tasks import TASK_GROUPS, task_of
-from benchmarks.table import plain_console, render
+from benchmarks.table import render
 from support.rows import make_row, make_turn, two_prompts, vanilla_steps
 from support.runs import make_spec, rows_of
 

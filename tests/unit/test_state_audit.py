@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.console import plain_console
 from benchmarks.datasets import shuffle_prompts
 from benchmarks.datasets.base import Prompt
 from benchmarks.runner import run
 from benchmarks.state_audit import CONDITIONS, audit, render_audit
-from benchmarks.table import plain_console
 from methods.sampling import SamplingLaw
 from primitives.retrievers.prompt_lookup import PromptLookup
 from support.rows import make_row, make_turn, path, vanilla_steps

@@ -16,7 +16,7 @@ from benchmarks.runner import run
 from benchmarks.shards import Shard
 from benchmarks.statistics import bootstrap, ratio
 from benchmarks.stopping import EarlyStopping, check_order, look_numbers, speedup_interval
-from benchmarks.table import stop_note
+from benchmarks.summary_text import stop_note
 from support.rows import make_row, make_turn, vanilla_steps
 from support.runs import make_dataset, make_method, make_spec, rows_of, status_of
 
