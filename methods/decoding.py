@@ -19,7 +19,7 @@ from torch import Tensor
 
 from methods.generation import FinishReason, Generation, Probe, StepRecord, StopRule
 from methods.sampling import SamplingLaw
-from methods.screening import num_prefixes, usable_part
+from methods.screening import usable_part
 from methods.targets.base import StepOutput, TargetModel, TreeOutput
 from primitives.interfaces import Retriever, TreeBuilder, Verifier
 from primitives.random_source import RandomSource
@@ -92,7 +92,8 @@ def decode(
 
     Raises:
         ContextOverflow: If the prompt and the budget do not fit the target model.
-        ValueError: If the prompt is empty or holds an id outside the vocabulary.
+        ValueError: If the prompt is empty or holds an id outside the vocabulary, or the verifier
+            keeps nodes that are no path of the tree.
     """
     loop = _Loop(target, method, stop, law, random, probe or Probe(), reference_ids)
     with torch.inference_mode():
@@ -158,12 +159,21 @@ class _Loop:
         logits = self.law.apply(out.logits)
         verdict = self._verify(tree, logits, out)
         self.probe.end_phase("verify")
-        path = self._clip(tree, verdict)
+        path, num_output = self._clip(tree, verdict)
         self.target.commit(path)
         self.probe.end_phase("commit")
         self.last_logits, self.last_hidden = logits[path[-1]], out.hidden[path[-1]]
-        self._observe(tree, path, verdict, replace(out, logits=logits))
+        # What follows an EOS inside the path, or the last token of the budget, is no output.
+        pending_id = verdict.next_id if num_output == len(path) else None
+        self._advance(tree, path, verdict.next_id)
+        self._observe(tree, path, pending_id, replace(out, logits=logits))
         self.probe.end_phase("observe")
+        # Only now: no phase of the method is charged for what only the results need.
+        self.steps.append(
+            StepRecord.of(
+                tree, verdict, path=path, num_output=num_output, candidates=self.candidates
+            )
+        )
         self.probe.end_step(self.steps[-1])
 
     def _draft(self) -> DraftTree:
@@ -210,13 +220,14 @@ class _Loop:
 
     def _verify(self, tree: DraftTree, logits: Float[Tensor, "n v"], out: TreeOutput) -> Verdict:
         verifier = self.method.verifier
+        # A verifier that reads no hidden states need not have the argument.
         given = {"hidden": out.hidden} if "hidden" in verifier.needs else {}
         return verifier.verify(
             tree, self.last_logits, logits, self.random, self.stop.eos_ids, **given
         )
 
-    def _clip(self, tree: DraftTree, verdict: Verdict) -> tuple[int, ...]:
-        """Appends the step's output; returns the part of the path that is output.
+    def _clip(self, tree: DraftTree, verdict: Verdict) -> tuple[tuple[int, ...], int]:
+        """Appends the step's output; returns the path as far as it is output, and its new tokens.
 
         Raises:
             ValueError: If the verifier returned something that is no path from depth 0.
@@ -229,40 +240,18 @@ class _Loop:
         num_before = len(self.output_ids) - 1  # The first node's token is counted already.
         kept, self.finish_reason = self.stop.clip([*path_ids, verdict.next_id], num_before)
         self.output_ids[num_before:] = kept
-        path = path[: len(kept)]
-        draft_nodes = [node for node in path if node != 0]
-        self.steps.append(
-            StepRecord(
-                num_draft_nodes=tree.num_draft_nodes,
-                num_accepted=len(draft_nodes),
-                num_output=len(kept) - 1,
-                num_strict=min(verdict.num_exact or len(path), len(kept) - 1),
-                reasons=verdict.reasons[: len(path)],
-                sources=tuple(tree.sources[node] for node in path),
-                match_len=max(tree.match_lens),
-                draft_depth=int(tree.depths.max()),
-                candidate_tokens=sum(len(c.token_ids) for c in self.candidates),
-                candidate_nodes=num_prefixes(self.candidates),
-                regrets=verdict.regrets[: len(path)],
-                regret_bounds=verdict.regret_bounds[: len(path)],
-                num_below=int((tree.parents == path[-1]).sum()),
-                # Proposal distributions are as wide as the vocabulary: too large to keep.
-                tree=tree if tree.draft_probs is None else replace(tree, draft_probs=None),
-                path=path,
-            )
-        )
-        return path
+        return path[: len(kept)], len(kept) - 1
+
+    def _advance(self, tree: DraftTree, path: tuple[int, ...], next_id: int) -> None:
+        """Moves the ids to the end of the path and the token behind it."""
+        self.ids[self.num_committed : self.num_committed + len(path)] = tree.token_ids[list(path)]
+        self.num_committed += len(path)
+        self._set_pending(next_id)
 
     def _observe(
-        self, tree: DraftTree, path: tuple[int, ...], verdict: Verdict, out: TreeOutput
+        self, tree: DraftTree, path: tuple[int, ...], pending_id: int | None, out: TreeOutput
     ) -> None:
-        """Moves the state to the end of the path and tells the retriever."""
-        committed = tree.token_ids[list(path)]
-        self.ids[self.num_committed : self.num_committed + len(path)] = committed
-        self.num_committed += len(path)
-        self._set_pending(verdict.next_id)
-        # What follows an EOS inside the path, or the last token of the budget, is no output.
-        is_pending_output = self.steps[-1].num_output == len(path)
+        """Tells the retriever how the step has ended."""
         retriever, rows = self.method.retriever, list(path)
         if retriever is None:
             return
@@ -271,8 +260,8 @@ class _Loop:
             top_ids = top_tokens(out.logits, retriever.num_top_ids).cpu().numpy()
         retriever.observe(
             StepOutcome(
-                token_ids=committed,
-                pending_id=verdict.next_id if is_pending_output else None,
+                token_ids=tree.token_ids[rows],
+                pending_id=pending_id,
                 tree=tree,
                 path=path,
                 hidden=out.hidden[rows] if "hidden" in self.needs else None,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
-from primitives.types import DraftTree
+from methods.screening import num_prefixes
+from primitives.types import Candidate, DraftTree, Verdict
 
 FinishReason = Literal["eos", "length"]
 Phase = Literal["prefill", "propose", "build", "forward", "verify", "commit", "observe"]
-PHASES: tuple[Phase, ...] = (
-    "prefill", "propose", "build", "forward", "verify", "commit", "observe",
-)  # fmt: skip
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +87,44 @@ class StepRecord:
     num_below: int
     tree: DraftTree = field(repr=False, compare=False)
     path: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        tree: DraftTree,
+        verdict: Verdict,
+        *,
+        path: tuple[int, ...],
+        num_output: int,
+        candidates: Sequence[Candidate],
+    ) -> StepRecord:
+        """The record of a step that has ended.
+
+        Args:
+            tree: The draft tree.
+            verdict: What the verifier decided about it.
+            path: The committed nodes: the verdict's path, or its beginning if the output ended.
+            num_output: Output tokens that the step newly determined, after clipping.
+            candidates: What the tree was built from.
+        """
+        return cls(
+            num_draft_nodes=tree.num_draft_nodes,
+            num_accepted=sum(node != 0 for node in path),
+            num_output=num_output,
+            num_strict=min(verdict.num_exact or len(path), num_output),
+            reasons=verdict.reasons[: len(path)],
+            sources=tuple(tree.sources[node] for node in path),
+            match_len=max(tree.match_lens),
+            draft_depth=int(tree.depths.max()),
+            candidate_tokens=sum(len(c.token_ids) for c in candidates),
+            candidate_nodes=num_prefixes(candidates),
+            regrets=verdict.regrets[: len(path)],
+            regret_bounds=verdict.regret_bounds[: len(path)],
+            num_below=int((tree.parents == path[-1]).sum()),
+            # Proposal distributions are as wide as the vocabulary: too large to keep.
+            tree=tree if tree.draft_probs is None else replace(tree, draft_probs=None),
+            path=path,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -309,6 +309,19 @@ def test_phases_are_reported_in_order() -> None:
     assert tuple(log.steps) == generation.steps
 
 
+def test_the_record_of_a_step_is_made_behind_its_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is the clock's `record`: no phase of a method is charged for it."""
+    log, phases_before = Log(), []
+
+    def noting(candidates: Sequence[Candidate]) -> int:
+        phases_before.append(log.phases[-1])
+        return len(candidates)
+
+    monkeypatch.setattr("methods.generation.num_prefixes", noting)
+    generate(make_method(proposing((2,))), PROMPT, target=EOS_FREE, max_new_tokens=3, probe=log)
+    assert phases_before == ["observe"] * len(log.steps) != []
+
+
 def test_vanilla_proposes_nothing() -> None:
     log = Log()
     generate(make_method(), PROMPT, target=EOS_FREE, max_new_tokens=2, probe=log)
