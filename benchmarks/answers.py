@@ -21,6 +21,7 @@ from benchmarks.records import hash_ids
 from methods.build import build_vanilla
 from methods.datastores.folder import DatastoreError, explain_os_errors
 from methods.decoding import decode
+from methods.files import write_atomically
 from methods.generation import StopRule
 from methods.sampling import SamplingLaw
 from methods.targets.base import TargetModel
@@ -94,11 +95,9 @@ class AnswerFile:
 
     def _write(self, content: bytes) -> None:
         """The whole file, or nothing of it."""
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         with explain_os_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(content)
-            os.replace(temporary, self.path)
+            write_atomically(self.path, content)
 
     def _read(self) -> None:
         content = self.path.read_bytes()

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from methods import files
+
 
 class RunFolderError(RuntimeError):
     """A run folder cannot be used; the message says which, why, and what to do."""
@@ -38,21 +40,13 @@ def explain_os_errors(path: Path) -> Iterator[None]:
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes a file so that readers see its old or its new content, never a part.
 
-    Two processes must not write the same file at a time.
+    Of several processes that write it at a time, the last one to end wins.
 
     Raises:
         RunFolderError: If it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
     with explain_os_errors(path.parent):
-        try:
-            with temporary.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        files.write_atomically(path, content)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -39,6 +39,8 @@ from benchmarks.row_log import RowLog
 
 LOCK = ".lock"
 STATUS = "status.json"
+PATIENCE_S = 1.0
+"""How long to wait for a lock: who only looks whether a folder is held has it for a moment."""
 HASHED = ("requests.jsonl", "summary.json")
 State = Literal["running", "done", "stopped", "failed", "interrupted"]
 
@@ -57,7 +59,7 @@ class RunFolder:
         patience_s: How long to wait for another process that holds it, in seconds.
     """
 
-    def __init__(self, path: Path, patience_s: float = 0.0) -> None:
+    def __init__(self, path: Path, patience_s: float = PATIENCE_S) -> None:
         self.path = path
         self.patience_s = patience_s
         self._lock = FileLock(path / LOCK)

@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from benchmarks.files import RunFolderError, explain_os_errors, read_json, write_json
 from benchmarks.provenance import machine_kind
 from benchmarks.records import Request
 from benchmarks.row_log import read_requests
+from benchmarks.run_folder import LOCK, PATIENCE_S, STATUS
 
 FOLDER = "shards"
 
@@ -122,7 +126,7 @@ def gather(run: Path, num_shards: int, prompt_ids: Sequence[str]) -> Gathered:
 
 def is_finished(run: Path) -> bool:
     """Whether a run, or a shard, is done."""
-    return (read_json(run / "status.json") or {}).get("state") == "done"
+    return (read_json(run / STATUS) or {}).get("state") == "done"
 
 
 def whole_run(path: Path) -> Path | None:
@@ -139,10 +143,15 @@ def note_shards(run: Path, num_shards: int) -> None:
     Raises:
         RunFolderError: If it cannot be written.
     """
+    status = run / STATUS
+    if read_json(status) is not None:
+        return
     with explain_os_errors(run):
         run.mkdir(parents=True, exist_ok=True)
-    if read_json(run / "status.json") is None:
-        write_json(run / "status.json", {"state": "sharded", "num_shards": num_shards})
+        # Who holds the folder for longer is about to say as much, or more.
+        with suppress(Timeout), FileLock(run / LOCK, timeout=PATIENCE_S):
+            if read_json(status) is None:
+                write_json(status, {"state": "sharded", "num_shards": num_shards})
 
 
 def _explain(kinds: Mapping[str, Sequence[str]]) -> str:

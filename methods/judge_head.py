@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from methods.files import write_atomically
 from primitives.interfaces import Verifier
 
 FORMAT_VERSION = 1
@@ -147,12 +147,7 @@ def save_head(path: Path, head: LinearHead, facts: HeadFacts) -> None:
     names = (*VECTORS, "bias")
     tensors = {name: getattr(head, name).to(torch.float32).contiguous() for name in names}
     text = json.dumps(dataclasses.asdict(facts), ensure_ascii=True, allow_nan=False)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(save(tensors, metadata={FACTS: text}))
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(path, save(tensors, metadata={FACTS: text}))
 
 
 def load_head(path: Path, model: Mapping[str, Any]) -> tuple[LinearHead, HeadFacts]:

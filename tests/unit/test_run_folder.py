@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -23,6 +25,26 @@ def test_small_files_are_whole_or_absent(tmp_path):
     path.write_text("[]")
     with pytest.raises(RunFolderError, match="expected a JSON object, found list"):
         read_json(path)
+
+
+def test_a_file_may_have_several_writers(tmp_path):
+    """Readers see one of the contents; no writer takes another one's unfinished file."""
+    path = tmp_path / "status.json"
+    contents = [{"state": str(number), "text": "x" * 10_000} for number in range(8)]
+    with ThreadPoolExecutor(len(contents)) as pool:
+        for _ in range(5):
+            assert list(pool.map(lambda value: write_json(path, value), contents)) == [None] * 8
+            assert read_json(path) in contents
+    assert [file.name for file in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_written_files_are_open_to_whom_the_user_lets_in(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_json(tmp_path / "status.json", {})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "status.json").stat().st_mode) == 0o640
 
 
 def start(folder):

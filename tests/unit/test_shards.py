@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from benchmarks.certificate import certify
 from benchmarks.files import RunFolderError
 from benchmarks.results import read_run, read_runs
 from benchmarks.run_folder import LOCK
-from benchmarks.runner import run
+from benchmarks.runner import ASSEMBLY_S, run
 from benchmarks.shards import Shard, whole_run
 from methods.targets.toy import ToyTarget
 from support.runs import Memory, make_spec, rows_of, status_of
@@ -55,15 +54,27 @@ def test_the_last_shard_puts_the_run_together(tmp_path, order):
     assert again.was_finished
 
 
-def test_shards_that_end_together_wait_for_the_one_that_assembles(tmp_path):
+def test_shards_that_end_together_wait_for_the_one_that_assembles(tmp_path, monkeypatch):
     parts = [make_spec(tmp_path, shard=shard(f"{index}/2")) for index in (1, 2)]
     run(parts[0])
-    held = FileLock(parts[1].path / LOCK, thread_local=False)
+    held = FileLock(parts[1].path / LOCK)
     held.acquire()
-    timer = threading.Timer(0.5, held.release)
-    timer.start()
+    patiences = []
+
+    class EndsOnceAsked(FileLock):
+        """The other shard holds the run's lock until it is asked for."""
+
+        def acquire(self, timeout=None, **options):
+            if self.lock_file == held.lock_file:
+                with pytest.raises(Timeout):
+                    super().acquire(timeout=0)
+                patiences.append(timeout)
+                held.release()
+            return super().acquire(timeout, **options)
+
+    monkeypatch.setattr("benchmarks.run_folder.FileLock", EndsOnceAsked)
     assert run(parts[1]).path == parts[1].path
-    assert not timer.is_alive()
+    assert patiences == [ASSEMBLY_S]
 
 
 def test_a_sweep_over_shards_shows_the_whole(tmp_path):
