@@ -80,9 +80,9 @@ class Tracker:
 class _WandbTracker(Tracker):
     """Tells wandb, until wandb fails."""
 
-    def __init__(self, run: Any, *, is_lossless: bool, is_offline: bool) -> None:
+    def __init__(self, run: Any, *, is_offline: bool) -> None:
         self._run, self._is_offline, self._is_active = run, is_offline, True
-        self._running = RunningSums(is_lossless)
+        self._running = RunningSums()
         self._rows: list[list[Any]] = []
         # A run that is resumed online has the history of its earlier sessions already.
         self._num_known = int(run.step)
@@ -92,7 +92,7 @@ class _WandbTracker(Tracker):
         return self._is_active
 
     def log_prompt(self, requests: Sequence[Request]) -> None:
-        own = RunningSums(self._running.is_lossless)
+        own = RunningSums()
         for sums in (own, self._running):
             sums.add(requests)
         step = len(self._rows)
@@ -192,7 +192,7 @@ def open_tracker(
     data = str((directory / "wandb" / "data").resolve())
     _mute_log()
     with _environment(WANDB_SILENT="true", WANDB_DATA_DIR=data):
-        tracker = _start(mode, options, is_lossless=bool(facts["is_lossless"]))
+        tracker = _start(mode, options)
         is_failed = True
         try:
             yield tracker
@@ -201,14 +201,13 @@ def open_tracker(
             tracker.close(is_failed=is_failed)
 
 
-def _start(mode: str, options: Mapping[str, Any], *, is_lossless: bool) -> Tracker:
+def _start(mode: str, options: Mapping[str, Any]) -> Tracker:
     """The first of online and offline that wandb can start."""
     attempts: tuple[Literal["online", "offline"], ...] = ("online", "offline")
     for attempt in attempts if mode == "online" else attempts[1:]:
         is_offline = attempt == "offline"
         try:
-            run = _init(attempt, options)
-            return _WandbTracker(run, is_lossless=is_lossless, is_offline=is_offline)
+            return _WandbTracker(_init(attempt, options), is_offline=is_offline)
         # As in `_attempt`: whatever fails inside wandb, the measurement is worth more.
         except Exception as error:
             rest = "the run goes on untracked" if is_offline else "this run is tracked offline"

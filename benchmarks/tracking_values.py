@@ -17,8 +17,7 @@ TABLE_COLUMNS = (
 class RunningSums:
     """Tokens, steps and times of both arms, of prompts on which both succeeded."""
 
-    def __init__(self, is_lossless: bool) -> None:
-        self.is_lossless = is_lossless
+    def __init__(self) -> None:
         self._step_tokens = self._steps = 0
         self._tokens: dict[Arm, int] = {"vanilla": 0, "method": 0}
         self._wall_ns: dict[Arm, int] = {"vanilla": 0, "method": 0}
@@ -41,12 +40,12 @@ class RunningSums:
 
     @property
     def speedup(self) -> float | None:
-        """As the run's primary speedup; None before the first answer."""
+        """As the run's primary speedup: of tokens per second, which for answers of equal lengths is
+        that of times; None before the first answer.
+        """
         if not self._wall_ns["method"]:
             return None
         ratio = self._wall_ns["vanilla"] / self._wall_ns["method"]
-        if self.is_lossless:
-            return ratio
         return ratio * self._tokens["method"] / self._tokens["vanilla"]
 
 

@@ -226,12 +226,14 @@ def test_an_offline_run_holds_everything_in_the_run_folder(directory, capfd, cap
         assert Path(entry.local_path).exists()
 
 
-def test_the_speedup_of_a_lossy_method_is_per_token(directory):
+@pytest.mark.parametrize("is_lossless", [False, True])
+def test_the_speedup_of_answers_of_other_lengths_is_per_token(directory, is_lossless):
+    """They differ in length if a method is lossy, and in sampling whatever it is."""
     rows = [
         request("a", "vanilla", num_output=(1, 1, 1), wall_ns=300),
         request("a", "method", num_output=(1,), wall_ns=100),
     ]
-    facts = {**FACTS, "is_lossless": False}
+    facts = {**FACTS, "is_lossless": is_lossless}
     with open_tracker(
         "offline", project="p", config={}, facts=facts, directory=directory
     ) as tracker:
