@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import pandas as pd
@@ -91,9 +92,14 @@ def _figures(row: Row) -> dict[str, Any]:
         "num_failed": run.summary["num_failed"],
         "node_budget": entry.node_budget,
         "store_bytes": entry.store_bytes,
-        "store_overlaps": sum(filter(None, entry.store_overlaps)),
+        "store_overlaps": _num_overlaps(entry.store_overlaps),
         **tasks,
     }
+
+
+def _num_overlaps(overlaps: Collection[int | None]) -> int | None:
+    """Documents of all stores; None if one of them was never compared with the test data."""
+    return None if None in overlaps else sum(filter(None, overlaps))
 
 
 def _metrics(row: Row) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from benchmarks.leaderboard.latex import to_latex
 from benchmarks.leaderboard.markdown import to_markdown
 from benchmarks.leaderboard.page import to_html
 from benchmarks.leaderboard.tasks import task_columns
-from benchmarks.leaderboard.tidy import to_csv
+from benchmarks.leaderboard.tidy import tidy_frame, to_csv
 from benchmarks.metrics import summarize
 from benchmarks.records import SCHEMA_VERSION, RequestError
 from benchmarks.results import read_run, read_runs
@@ -307,6 +307,18 @@ def test_stores_and_memory_have_units(tmp_path):
         "1.50 MB, not compared with the test data, 3 documents overlap with the test data"
     )
     assert line["Peak memory"] == "0.00 MB"  # The rows say 1000 bytes.
+
+
+def test_documents_that_nobody_compared_with_test_data_are_no_zero(tmp_path):
+    overlap = {"num_overlapping": 5, "num_dropped": 2}
+    compared = {"tokens": {"num_bytes": 1, "report": {"overlap": overlap}}}
+    write_run(tmp_path, "none", facts={"datastores": {}})
+    write_run(tmp_path, "compared", facts={"datastores": compared})
+    unknown = {**compared, "hidden_states": {"num_bytes": 1, "report": {"overlap": None}}}
+    write_run(tmp_path, "unknown", facts={"datastores": unknown})
+    frame = tidy_frame(board_of(tmp_path)).set_index("label")
+    known = frame["store_overlaps"].astype(object).where(frame["store_overlaps"].notna(), None)
+    assert known.to_dict() == {"none": 0, "compared": 3, "unknown": None}
 
 
 def test_prompts_that_failed_are_counted_and_marked(tmp_path):
