@@ -23,6 +23,8 @@ from primitives.types import PROMPT_TOP_K, DraftTree
 
 LOGIT_SCALE = 2.0
 """The toy's LM head is this multiple of the identity, so hidden states are logits / LOGIT_SCALE."""
+MAX_VOCAB_SIZE = 512
+"""The table of the law takes 1 GiB then: 8 bytes per three tokens."""
 
 
 @dataclass(kw_only=True)
@@ -30,7 +32,7 @@ class ToyTarget:
     """An exact target for tests and for trying primitives out.
 
     Attributes:
-        vocab_size: Tokens in the vocabulary, at least 2.
+        vocab_size: Tokens in the vocabulary, in [2, `MAX_VOCAB_SIZE`].
         seed: Seed of the random table.
         eos_id: Ends a generation; None for never.
         eos_logit: Added to the logit of `eos_id`; negative values make outputs longer.
@@ -51,8 +53,8 @@ class ToyTarget:
     _hidden_layer: float | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.vocab_size < 2:
-            raise ValueError(f"vocab_size must be ≥ 2, got {self.vocab_size}")
+        if not 2 <= self.vocab_size <= MAX_VOCAB_SIZE:
+            raise ValueError(f"vocab_size must be in [2, {MAX_VOCAB_SIZE}], got {self.vocab_size}")
         if self.eos_id is not None and not 0 <= self.eos_id < self.vocab_size:
             raise ValueError(f"eos_id must be in [0, {self.vocab_size}), got {self.eos_id}")
         shape = (self.vocab_size, self.vocab_size, self.vocab_size)

@@ -128,9 +128,10 @@ def test_eos_ids() -> None:
     assert ToyTarget(vocab_size=8, eos_id=None).eos_ids == frozenset()
 
 
-def test_vocabulary_of_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="vocab_size must be ≥ 2, got 1"):
-        ToyTarget(vocab_size=1)
+@pytest.mark.parametrize("vocab_size", [1, 513])
+def test_vocabulary_sizes_outside_the_range_are_refused(vocab_size: int) -> None:
+    with pytest.raises(ValueError, match=rf"must be in \[2, 512\], got {vocab_size}"):
+        ToyTarget(vocab_size=vocab_size)
 
 
 @pytest.mark.parametrize("eos_id", [8, -9])
