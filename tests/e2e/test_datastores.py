@@ -7,10 +7,7 @@ import json
 import logging
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -27,6 +24,7 @@ from configs import composed
 from methods.build import ConfigError
 from methods.targets.toy import ToyCodec
 from primitives.registry import RETRIEVERS
+from support.processes import started
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "build_datastore.py"
@@ -315,22 +313,29 @@ def test_mistakes_on_the_command_line_are_one_message(script, overrides, message
     assert message in stderr
 
 
+HELD_BUILD = """
+import runpy, sys
+from methods.datastores import tokens
+tokens.write_header = lambda *_: sys.stdin.read()
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Builds as the script does, and waits for the end of its input before the header is written."""
+
+
 def test_a_killed_build_leaves_nothing_that_looks_finished(tmp_path, cache, script):
-    (tmp_path / "long.txt").write_text("some words to sort again and again\n" * 400_000)
+    (tmp_path / "text.txt").write_text("some words to sort again and again\n")
     overrides = ["datastore=tokens", "model=toy", "dataset=text"]
-    overrides.append(f"dataset.path={tmp_path / 'long.txt'}")
-    command = [sys.executable, str(SCRIPT), *overrides]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not list((cache / "datastores").glob(".*building*")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    overrides.append(f"dataset.path={tmp_path / 'text.txt'}")
+    command = [sys.executable, "-c", HELD_BUILD, str(SCRIPT), *overrides]
+    with started(command, cwd=ROOT) as child:
+        child.wait_until(lambda: any((cache / "datastores").glob(".*building*/tokens-*.bin")))
+        child.kill()
     assert list((cache / "datastores").glob(".*building*"))
     assert stores(cache) == []
-    (tmp_path / "long.txt").write_text("a few words\n")
     assert script(*overrides)[0] == 0
     assert len(stores(cache)) == 1
+    assert list((cache / "datastores").glob(".*building*")) == []
 
 
 def test_every_datastore_file_mirrors_its_fields():

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ import pytest
 from benchmarks.files import RunFolderError
 from benchmarks.run_folder import RunFolderBusy
 from benchmarks.runner import run
+from support.processes import started
 from support.runs import TEXTS, HookedTarget, Memory, NoWords, make_spec, rows_of, status_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -51,41 +49,28 @@ def test_a_finished_run_is_not_measured_again(tmp_path):
 
 
 def test_killed_run_continues_and_keeps_others_out(tmp_path):
-    spec = make_spec(tmp_path / "killed")
+    spec = make_spec(tmp_path / "killed", warmup=0)
     log = spec.path / "requests.jsonl"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "support.runs", str(tmp_path / "killed"), "0.02"],
-        env=environment,
-        cwd=tmp_path,
-    )
-    try:
-        wait_for_rows(log, 3, process)
-        with pytest.raises(RunFolderBusy, match=f"process {process.pid} on"):
+    # It waits for the end of its input in the prefill of the sixth row.
+    command = [sys.executable, "-m", "support.runs", str(tmp_path / "killed"), "6"]
+    with started(command, env=environment, cwd=tmp_path) as child:
+        child.wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") == 5)
+        with pytest.raises(RunFolderBusy, match=f"process {child.process.pid} on"):
             run(spec)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        child.kill()
     assert status_of(spec.path)["state"] == "running"
     before = rows_of(spec.path)
-    assert 3 <= len(before) < 12
+    assert len(before) == 5
     with log.open("ab") as stream:  # What a kill in the middle of a write leaves behind.
         stream.write(before[-1].to_line()[:77])
     run(spec)
     rows = rows_of(spec.path)
     assert rows[: len(before)] == before
     assert [row.session for row in rows] == [0] * len(before) + [1] * (12 - len(before))
-    whole = rows_of(run(make_spec(tmp_path / "whole")).path)
+    whole = rows_of(run(make_spec(tmp_path / "whole", warmup=0)).path)
     assert list(map(outcome, rows)) == list(map(outcome, whole))
     assert status_of(spec.path)["state"] == "done"
-
-
-def wait_for_rows(log, num_rows, process):
-    deadline = time.monotonic() + 60
-    while not log.exists() or log.read_bytes().count(b"\n") < num_rows:
-        assert process.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline, "the run wrote no rows"
-        time.sleep(0.01)
 
 
 def test_interrupted_run_says_so_and_continues(tmp_path):

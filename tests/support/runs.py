@@ -1,13 +1,12 @@
-"""Small runs on the toy target; as a program, one slow run that a test may kill."""
+"""Small runs on the toy target; as a program, one run that waits in the middle to be killed."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ from benchmarks.run_spec import RunSpec
 from benchmarks.runner import run
 from methods.decoding import Method
 from methods.sampling import SamplingLaw
-from methods.targets.base import TreeOutput
 from methods.targets.toy import ToyCodec, ToyTarget
 from primitives.interfaces import Retriever
 from primitives.retrievers.prompt_lookup import PromptLookup
 from primitives.tree_builders.chain import Chain
-from primitives.types import Candidate, Context, DraftTree, StepOutcome
+from primitives.types import Candidate, Context, StepOutcome
 from primitives.verifiers.greedy import Greedy
 from primitives.verifiers.sampling import Sampling
 
@@ -39,24 +37,17 @@ TEXTS = (
 
 @dataclass(kw_only=True)
 class HookedTarget(ToyTarget):
-    """A toy that calls `hook` before each prefill and `delay` seconds late after each forward.
+    """A toy that calls `hook` before each prefill.
 
     Attributes:
         hook: Told about the prompt's ids.
-        delay: In seconds.
     """
 
     hook: Callable[[Sequence[int]], None] = field(default=lambda ids: None, repr=False)
-    delay: float = 0.0
 
     def prefill(self, token_ids: Sequence[int], **options: Any) -> Any:
         self.hook(token_ids)
         return super().prefill(token_ids, **options)
-
-    def forward_tree(self, tree: DraftTree) -> TreeOutput:
-        if self.delay:
-            time.sleep(self.delay)
-        return super().forward_tree(tree)
 
 
 @dataclass(kw_only=True)
@@ -142,4 +133,10 @@ def status_of(path: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(make_spec(Path(sys.argv[1]), target=HookedTarget(delay=float(sys.argv[2]))))
+    prefills = count(1)
+
+    def hold(ids: Sequence[int]) -> None:
+        if next(prefills) == int(sys.argv[2]):
+            sys.stdin.read()
+
+    run(make_spec(Path(sys.argv[1]), target=HookedTarget(hook=hold), warmup=0))

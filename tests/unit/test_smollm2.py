@@ -16,6 +16,7 @@ import torch
 
 from methods.targets import smollm2, smollm2_conversion
 from methods.targets.errors import ModelUnavailable
+from support.processes import started
 
 
 class Killed(BaseException):
@@ -117,34 +118,44 @@ def _no_locks(*_: Any, **__: Any) -> None:
     raise NotImplementedError
 
 
-MAKE_SLOWLY = """
-import sys, time
+HELD_MAKER = """
+import sys
 from pathlib import Path
 from methods.targets import smollm2
 
+class ToldLock(smollm2.FileLock):
+    def acquire(self, *args, **options):
+        print("asks", flush=True)
+        return super().acquire(*args, **options)
+
 def make(folder):
-    print("made")
-    time.sleep(0.3)
+    print("makes", flush=True)
+    sys.stdin.read()
     built = folder.with_name("built")
     built.mkdir()
     (built / "model.safetensors").write_bytes(b"converted")
     smollm2._write_receipt(built)
     smollm2._publish(built, folder)
 
-smollm2._make = make
+smollm2.FileLock, smollm2._make = ToldLock, make
 smollm2.ensure_smollm2(Path(sys.argv[1]))
 """
+"""Says what it does, and makes a model once its input ends."""
 
 
 def test_two_processes_at_once_make_it_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MAKE_SLOWLY, str(tmp_path)]
+    command = [sys.executable, "-c", HELD_MAKER, str(tmp_path)]
     root = Path(smollm2.__file__).parents[2]
-    children = [
-        subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
-    said = [child.communicate(timeout=60)[0] for child in children]
-    assert [child.returncode for child in children] == [0, 0]
-    assert sorted(said) == ["", "made\n"]
+    with started(command, cwd=root) as first, started(command, cwd=root) as second:
+        first.wait_until(lambda: "asks" in first.out)
+        second.wait_until(lambda: "asks" in second.out)
+        first.wait_until(lambda: "makes" in first.out + second.out)
+        # Both, before either is waited for: which of them has the lock is chance.
+        first.release()
+        second.release()
+        ends = [first.finish(), second.finish()]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert sorted(out for _, out, _ in ends) == ["asks\n", "asks\nmakes\n"]
 
 
 def test_wrong_hash(fake_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
