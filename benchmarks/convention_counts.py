@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from benchmarks.prompt_table import ArmCounts, PromptTable
-from benchmarks.records import Request, Steps, Turn
+from benchmarks.records import Request, Turn
+from benchmarks.steps import Steps
 
 UNKNOWN = -1
 _STEP_COLUMNS = ("request", "turn", "nodes", "depth", "accepted", "kept", "emitted", "below")

@@ -11,7 +11,8 @@ from typing import Any
 
 from benchmarks.clock import CLOCK_PHASES
 from benchmarks.quality import repetition_index
-from benchmarks.records import Request, Steps
+from benchmarks.records import Request
+from benchmarks.steps import Steps
 from primitives.types import ROOT_REASON
 
 

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from benchmarks.certificate import tier_of
 from benchmarks.prompt_table import PromptTable, first_difference
-from benchmarks.records import Request, RequestKey, StepTree, Turn
+from benchmarks.records import Request, RequestKey, Turn
 from benchmarks.run_spec import RunSpec
+from benchmarks.steps import StepTree
 from benchmarks.surprise import surprise
 from benchmarks.teacher_forcing import Gaps, choices_by_width, logits_of_outputs, teacher_force
 from benchmarks.traces import step_trees, token_texts

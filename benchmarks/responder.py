@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from benchmarks.clock import PhaseClock, no_garbage_collection
 from benchmarks.datasets.base import Prompt
-from benchmarks.records import Arm, Steps, Turn, hash_ids
+from benchmarks.records import Arm, Turn, hash_ids
 from benchmarks.run_spec import RunSpec
+from benchmarks.steps import Steps
 from benchmarks.traces import step_trees, token_texts
 from methods.decoding import decode
 from methods.generation import StepRecord, StopRule

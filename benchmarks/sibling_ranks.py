@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.records import Request, Steps, StepTree
+from benchmarks.records import Request
+from benchmarks.steps import Steps, StepTree
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from benchmarks.records import StepTree
+from benchmarks.steps import StepTree
 from methods.generation import StepRecord
 from methods.targets.base import TextCodec
 

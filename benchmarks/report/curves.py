@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.metrics import STEP_PHASES
-from benchmarks.records import Steps, Turn
+from benchmarks.records import Turn
 from benchmarks.statistics import MIN_PROMPTS, Interval, bootstrap, point, ratio
+from benchmarks.steps import Steps
 
 MAX_BINS = 16
 NS_PER_MS = 1e6

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.records import Request, StepTree, Turn
+from benchmarks.records import Request, Turn
 from benchmarks.report.attribution import attribute
 from benchmarks.report.groups import Entry, Group
 from benchmarks.report.prompts import prompt_turns
+from benchmarks.steps import StepTree
 
 MAX_PROMPTS = 24
 """Prompts per run on a page, unless asked for more."""

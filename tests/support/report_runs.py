@@ -8,8 +8,9 @@ from dataclasses import replace
 import yaml
 
 from benchmarks.metrics import summarize
-from benchmarks.records import SCHEMA_VERSION, StepTree
+from benchmarks.records import SCHEMA_VERSION
 from benchmarks.results import read_run
+from benchmarks.steps import StepTree
 from support.rows import make_row, make_turn, path, vanilla_steps
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"

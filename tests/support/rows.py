@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.records import Request, Steps, Turn
+from benchmarks.records import Request, Turn
+from benchmarks.steps import Steps
 
 
 def make_turn(steps, *, wall_ns, prefill_ns=0, ids=None, text="", **phase_ns):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records import Request, Steps, StepTree, Turn
+from benchmarks.records import Request, Turn
 from benchmarks.runner import run
 from benchmarks.sibling_ranks import RankCount, count_ranks, row_costs
+from benchmarks.steps import Steps, StepTree
 from primitives.registry import RETRIEVERS, TREE_BUILDERS
 from support.runs import make_spec
 

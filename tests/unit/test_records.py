@@ -8,8 +8,9 @@ import os
 import pytest
 
 from benchmarks.files import RunFolderError
-from benchmarks.records import Request, RequestError, Steps, Turn, hash_ids
+from benchmarks.records import Request, RequestError, Turn, hash_ids
 from benchmarks.row_log import RowLog, read_requests
+from benchmarks.steps import Steps
 from methods.generation import StepRecord
 from primitives.types import DraftTree
 

@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from wandb.proto import wandb_internal_pb2
 
 from benchmarks.files import RunFolderError, read_json, write_json
-from benchmarks.records import Request, RequestError, Steps, Turn
+from benchmarks.records import Request, RequestError, Turn
+from benchmarks.steps import Steps
 from benchmarks.tracking import open_tracker
 from benchmarks.tracking_values import TABLE_COLUMNS, flatten_summary
 
