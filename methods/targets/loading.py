@@ -102,7 +102,8 @@ class HuggingFaceConfig:
         quantization: `int8` is this project's, for CPU: one scale per row, so that rows of a draft
             tree do not influence each other. `bnb-8bit` and `bnb-4bit` are bitsandbytes.
         prepack: Repack float32 weights for MKL on CPU, and attend by groups (see
-            `grouped_attention`); `auto` does where this torch has MKL.
+            `grouped_attention`); `auto` does where this torch has MKL and no other option has a
+            say; true excludes `compile`, `tp_plan` and `quantization`.
         compile: Compiles the forwards of trees, padded to few sizes: `inductor`, or `cudagraphs` on
             CUDA; see `static_forward`.
         chat_template: `auto` is the tokenizer's own (plain text if it has none), `none` is plain
@@ -143,19 +144,9 @@ class HuggingFaceConfig:
             ValueError: If options exclude each other.
         """
         device = self._device()
-        if self.tp_plan is not None:
-            self._check_tensor_parallel()
-        if self.compile is not None:
-            self._check_compile(device)
-        if self.name_or_path == EMBEDDED and self.revision is not None:
-            raise ValueError("model.revision is for hub models: the embedded one has none")
+        self._check_options(device)
         source = str(ensure_smollm2()) if self.name_or_path == EMBEDDED else self.name_or_path
-        try:
-            tokenizer, model = self._from_pretrained(source, device)
-        except Exception as error:
-            if (explained := explain_load_error(source, error)) is None:
-                raise
-            raise explained from error
+        tokenizer, model = self._from_source(source, device)
         num_parameters = sum(parameter.numel() for parameter in model.parameters())
         kernels = self._prepare_linears(model, device)
         target = HuggingFaceTarget(
@@ -173,17 +164,8 @@ class HuggingFaceConfig:
             system_prompt=self.system_prompt,
         )
         facts = {
-            "source": self.name_or_path,
-            "revision": self._commit(source) or self.revision,
-            "architecture": type(model).__name__,
-            "dtype": str(model.dtype).removeprefix("torch."),
+            **self._facts(source, model),
             "linear_kernels": kernels,
-            "attention": str(model.config._attn_implementation),
-            "tensor_parallel": world_size() if self.tp_plan else None,
-            "device_map": {k: str(v) for k, v in getattr(model, "hf_device_map", {}).items()},
-            "quantization": self.quantization,
-            # What conversion writes beside the weights differs between library versions.
-            "files": FOLDER_NAME if self.name_or_path == EMBEDDED else files_hash(source),
             "num_parameters": num_parameters,
             "tokenizer_hash": tokenizer_hash(tokenizer, template),
         }
@@ -194,6 +176,21 @@ class HuggingFaceConfig:
             devices=devices_of(model),
             facts=facts,
         )
+
+    def _facts(self, source: str, model: Any) -> dict[str, Any]:
+        """What was loaded, for the record."""
+        return {
+            "source": self.name_or_path,
+            "revision": self._commit(source) or self.revision,
+            "architecture": type(model).__name__,
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "attention": str(model.config._attn_implementation),
+            "tensor_parallel": world_size() if self.tp_plan else None,
+            "device_map": {k: str(v) for k, v in getattr(model, "hf_device_map", {}).items()},
+            "quantization": self.quantization,
+            # What conversion writes beside the weights differs between library versions.
+            "files": FOLDER_NAME if self.name_or_path == EMBEDDED else files_hash(source),
+        }
 
     def _commit(self, source: str) -> str | None:
         """Of a hub model."""
@@ -208,18 +205,37 @@ class HuggingFaceConfig:
             return checked_device(self.device)
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
-    def _check_compile(self, device: torch.device) -> None:
-        for option in ("device_map", "tp_plan", "quantization"):
-            if getattr(self, option) is not None:
-                raise ValueError(f"model.compile and model.{option} exclude each other: set one")
+    def _check_options(self, device: torch.device) -> None:
+        """Refuses what does not go together, before anything is loaded.
+
+        Raises:
+            ValueError: If options exclude each other, or the processes are not those of `tp_plan`.
+        """
+        for option, is_asked, others in (
+            ("tp_plan", self.tp_plan is not None, ("device_map", "quantization")),
+            ("compile", self.compile is not None, ("device_map", "tp_plan", "quantization")),
+            ("prepack", self.prepack is True, ("compile", "tp_plan", "quantization")),
+        ):
+            other = next((name for name in others if getattr(self, name) is not None), None)
+            if is_asked and other is not None:
+                raise ValueError(f"model.{option} and model.{other} exclude each other: set one")
+        if self.tp_plan is not None:
+            check_world()
         if self.compile == "cudagraphs" and device.type != "cuda":
             raise ValueError(f"model.compile=cudagraphs is for CUDA, got model.device={device}")
+        if self.quantization == "int8" and self.attn_implementation != "sdpa":
+            raise ValueError("model.quantization=int8 needs model.attn_implementation=sdpa")
+        if self.name_or_path == EMBEDDED and self.revision is not None:
+            raise ValueError("model.revision is for hub models: the embedded one has none")
 
-    def _check_tensor_parallel(self) -> None:
-        for option in ("device_map", "quantization"):
-            if getattr(self, option) is not None:
-                raise ValueError(f"model.tp_plan and model.{option} exclude each other: set one")
-        check_world()
+    def _from_source(self, source: str, device: torch.device) -> tuple[Any, Any]:
+        """Tokenizer and model; what transformers raises is explained."""
+        try:
+            return self._from_pretrained(source, device)
+        except Exception as error:
+            if (explained := explain_load_error(source, error)) is None:
+                raise
+            raise explained from error
 
     def _from_pretrained(self, source: str, device: torch.device) -> tuple[Any, Any]:
         from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -262,8 +278,6 @@ class HuggingFaceConfig:
         """Swaps linear layers where the options ask for it; says what computes them now."""
         is_cpu_float32 = device.type == "cpu" and model.dtype == torch.float32
         if self.quantization == "int8":
-            if self.attn_implementation != "sdpa":
-                raise ValueError("model.quantization=int8 needs model.attn_implementation=sdpa")
             if not is_cpu_float32:
                 raise ValueError(
                     f"model.quantization=int8 is for model.device=cpu model.dtype=float32, got "
@@ -271,9 +285,10 @@ class HuggingFaceConfig:
                 )
             quantize_linears_int8(model)
             return "int8"
-        is_stock = self.prepack is False or self.tp_plan is not None or self.compile is not None
-        if self.quantization is not None or is_stock:
-            return self.quantization or self.compile or "stock"
+        if other := self.quantization or self.compile:
+            return other
+        if self.prepack is False or self.tp_plan is not None:
+            return "stock"
         if self.prepack == "auto" and not (is_cpu_float32 and linear_kernels()["prepacked"]):
             return "stock"
         prepack_linears(model)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from methods.targets.loading import HuggingFaceConfig
 from methods.targets.naming import model_label
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -67,3 +69,44 @@ def test_all_promised_models_are_there() -> None:
     promised = "smollm2-135m toy hf llama3-8b llama3.2-1b llama2-7b vicuna-7b qwen2.5-7b"
     promised += " qwen2.5-14b qwen3-8b qwen3-14b"
     assert set(MODELS) >= set(promised.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prepack": True, "compile": "inductor"}, "prepack and model.compile exclude"),
+        ({"prepack": True, "tp_plan": "auto"}, "prepack and model.tp_plan exclude"),
+        ({"prepack": True, "quantization": "bnb-4bit"}, "prepack and model.quantization exclude"),
+        ({"prepack": True, "quantization": "int8"}, "prepack and model.quantization exclude"),
+        ({"compile": "inductor", "tp_plan": "auto"}, "compile and model.tp_plan exclude"),
+        ({"compile": "inductor", "quantization": "int8"}, "compile and model.quantization exclude"),
+        ({"tp_plan": "auto", "device_map": "auto"}, "tp_plan and model.device_map exclude"),
+        ({"device_map": "auto", "device": "cpu"}, "device and model.device_map exclude"),
+        (
+            {"compile": "cudagraphs", "device": "cpu"},
+            "compile=cudagraphs is for CUDA, got model.device=cpu",
+        ),
+        (
+            {"quantization": "int8", "attn_implementation": "eager"},
+            "quantization=int8 needs model.attn_",
+        ),
+        ({"name_or_path": "embedded", "revision": "main"}, "revision is for hub models"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_before_loading(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"model.{message}"):
+        HuggingFaceConfig(**{"name_or_path": "/no/such/folder", **options}).load()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"compile": "inductor"}, {"quantization": "int8"}, {"prepack": True}]
+)
+def test_options_that_go_together_are_loaded(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An automatic choice gives way to any other option."""
+    monkeypatch.setattr(HuggingFaceConfig, "_from_pretrained", mock.Mock(side_effect=KeyError("x")))
+    with pytest.raises(KeyError, match="x"):
+        HuggingFaceConfig(name_or_path="/no/such/folder", **options).load()
