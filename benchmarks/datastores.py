@@ -38,6 +38,7 @@ _LEAK = "the very prompts that are measured: choose another dataset.split, datas
 
 OPENERS: dict[DatastoreKind, Callable[..., tuple[Any, Header]]] = {
     "tokens": open_token_store,
+    "hidden_states": open_hidden_store,
     "bigrams": open_bigram_store,
     "ngram_trees": open_ngram_tree_store,
 }
@@ -133,9 +134,6 @@ def open_store(path: Path, kind: DatastoreKind, model: LoadedModel) -> OpenedSto
         "vocab_size": model.target.vocab_size,
         "model": model_identity(model.facts),
     }
-    if kind == "hidden_states":
-        states = open_hidden_store(path, **use)
-        return OpenedStore(store=states, header=states.header, path=path)
     store, header = OPENERS[kind](path, **use)
     return OpenedStore(store=store, header=header, path=path)
 

@@ -80,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{header.num_bytes / args.keys:.0f} bytes per key, "
             f"options {dict(header.options)}, report {dict(header.report)}"
         )
-        measure(open_hidden_store(path, gpu="off"), path, law, args)
+        store, _ = open_hidden_store(path, gpu="off")
+        measure(store, path, law, args)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -56,7 +56,7 @@ class HiddenStates:
     """An open store; see `primitives.structures.hidden_states.HiddenStateStore`."""
 
     def __init__(self, path: Path, header: Header, gpu: Literal["auto", "off"]) -> None:
-        self.header = header
+        self._header = header
         self._path, self._gpu = path, gpu
         self._projection = Projection.load(path / PROJECTION)
         self._tokens = _map(path / TOKENS, header.token_dtype)
@@ -65,7 +65,7 @@ class HiddenStates:
         self._index = open_index(path, header, self._keys, gpu)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return HiddenStates, (self._path, self.header, self._gpu)
+        return HiddenStates, (self._path, self._header, self._gpu)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HiddenStates:
         return self  # It never changes.
@@ -89,7 +89,7 @@ class HiddenStates:
     def continuation(self, position: int, length: int) -> tuple[int, ...]:
         """At most `length` ids from a position on, up to the end of its document."""
         token_ids = self._tokens[position : position + length].tolist()
-        end = self.header.vocab_size
+        end = self._header.vocab_size
         return tuple(token_ids[: token_ids.index(end)] if end in token_ids else token_ids)
 
 
@@ -101,8 +101,8 @@ def open_hidden_store(
     model: Mapping[str, Any] | None = None,
     hidden_size: int | None = None,
     gpu: Literal["auto", "off"] = "auto",
-) -> HiddenStates:
-    """Opens a store for searching.
+) -> tuple[HiddenStates, Header]:
+    """Opens a store for searching; returns its header, too.
 
     Args:
         path: Its folder.
@@ -130,7 +130,7 @@ def open_hidden_store(
         )
     import_faiss()
     check_files(path, header)
-    return HiddenStates(path, header, gpu)
+    return HiddenStates(path, header, gpu), header
 
 
 def build_hidden_store(

@@ -293,7 +293,7 @@ def test_drafts_from_the_targets_own_answers_are_accepted(tmp_path: Path) -> Non
     build_hidden_store(
         tmp_path / "s", documents(), vocab_size=20, tokenizer_hash="t", model={}, dim=16
     )
-    store = open_hidden_store(tmp_path / "s", vocab_size=20, hidden_size=20)
+    store, _ = open_hidden_store(tmp_path / "s", vocab_size=20, hidden_size=20)
     retrievers = {
         "hidden_state": HiddenState(num_neighbors=10),
         "semantic": Semantic(num_neighbors=10),

@@ -163,7 +163,8 @@ def test_layout_of_two_documents(tmp_path: Path) -> None:
     assert (header.options["num_keys"], header.options["hidden_size"]) == (4, HIDDEN_SIZE)
     assert read_header(tmp_path / "s") == header
 
-    store = open_hidden_store(tmp_path / "s")
+    store, opened = open_hidden_store(tmp_path / "s")
+    assert opened == header
     assert store.continuation(1, 5) == (2, 3)
     assert store.continuation(4, 3) == (4, 5, 6)
     assert store.continuation(6, 10) == (6, 7)
@@ -175,7 +176,8 @@ def test_token_type_grows_with_the_vocabulary(tmp_path: Path) -> None:
         docs = [(np.array([0, vocab_size - 1]), clustered(2, 0), np.array([0, 1]))]
         header = build(tmp_path / name, docs, vocab_size=vocab_size)
         assert header.token_dtype == name
-        assert open_hidden_store(tmp_path / name).continuation(1, 5) == (vocab_size - 1,)
+        store, _ = open_hidden_store(tmp_path / name)
+        assert store.continuation(1, 5) == (vocab_size - 1,)
 
 
 def test_equal_input_gives_equal_files(tmp_path: Path) -> None:
@@ -208,14 +210,14 @@ def test_keys_are_the_projected_states(small: Path, large: Path) -> None:
         (small, documents(400)),
         (large, documents(12_000, hidden_size=32, num_clusters=300)),
     ):
-        store = open_hidden_store(path)
+        store, _ = open_hidden_store(path)
         states = torch.from_numpy(np.concatenate([keys for _, keys, _ in docs]))
         keys = stored_keys(path, store.dim)
         np.testing.assert_allclose(keys, store.project(states), atol=4e-3)
 
 
 def test_flat_search_equals_brute_force(small: Path) -> None:
-    store = open_hidden_store(small)
+    store, _ = open_hidden_store(small)
     assert isinstance(store, HiddenStateStore)
     assert store.dim == 6
     offsets = np.fromfile(small / "offsets.bin", dtype=np.uint32)
@@ -228,7 +230,7 @@ def test_flat_search_equals_brute_force(small: Path) -> None:
 
 
 def test_asking_for_more_than_there_is(small: Path) -> None:
-    store = open_hidden_store(small)
+    store, _ = open_hidden_store(small)
     positions, cosines = store.search(store.project(torch.ones(HIDDEN_SIZE)), 1000)
     assert len(set(positions.tolist())) == len(cosines) == 400
 
@@ -236,15 +238,15 @@ def test_asking_for_more_than_there_is(small: Path) -> None:
 def test_ties_go_to_the_lower_position(tmp_path: Path) -> None:
     same = np.repeat(clustered(2, 0), 3, axis=0)  # Two states, three times each.
     build(tmp_path / "s", [(np.arange(7), same, np.arange(1, 7))])
-    store = open_hidden_store(tmp_path / "s")
+    store, _ = open_hidden_store(tmp_path / "s")
     positions, _ = store.search(store.project(torch.from_numpy(same[3])), 6)
     assert positions.tolist() == [4, 5, 6, 1, 2, 3]
 
 
 def test_index_finds_most_of_the_true_neighbours(large: Path) -> None:
-    store = open_hidden_store(large)
-    assert store.header.options["index"] == "ivf_pq"
-    assert store.header.report["recall_at_16"] >= 0.95
+    store, header = open_hidden_store(large)
+    assert header.options["index"] == "ivf_pq"
+    assert header.report["recall_at_16"] >= 0.95
     keys = stored_keys(large, 32)
     offsets = np.fromfile(large / "offsets.bin", dtype=np.uint32)
     queries = store.project(torch.from_numpy(clustered(50, 77, hidden_size=32, num_clusters=300)))
@@ -263,8 +265,9 @@ def test_without_reranking_the_keys_are_not_kept(tmp_path: Path) -> None:
     build(tmp_path / "exact", docs, index="ivf_pq")
     header = build(tmp_path / "rough", docs, index="ivf_pq", rerank=False)
     assert sorted(header.files) == ["index.faiss", "offsets.bin", "projection.npy", "tokens.bin"]
-    exact, rough = (open_hidden_store(tmp_path / name) for name in ("exact", "rough"))
-    assert rough.header.report["recall_at_16"] <= exact.header.report["recall_at_16"]
+    exact, exact_header = open_hidden_store(tmp_path / "exact")
+    rough, rough_header = open_hidden_store(tmp_path / "rough")
+    assert rough_header.report["recall_at_16"] <= exact_header.report["recall_at_16"]
     query = exact.project(torch.from_numpy(docs[0][1][0]))
     positions, cosines = rough.search(query, 5)
     assert cosines.tolist() == sorted(cosines.tolist(), reverse=True)
@@ -274,7 +277,7 @@ def test_without_reranking_the_keys_are_not_kept(tmp_path: Path) -> None:
 
 def test_copies_answer_alike(small: Path, large: Path) -> None:
     for path in (small, large):
-        store = open_hidden_store(path)
+        store, _ = open_hidden_store(path)
         query = np.eye(store.dim, dtype=np.float32)[0]
         expected = store.search(query, 5)
         for other in (copy.deepcopy(store), pickle.loads(pickle.dumps(store))):
