@@ -46,7 +46,7 @@ bench: $(VENV)/.installed ## Speed against transformers' generate, time per phas
 	$(BIN)/python scripts/bench.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python scripts/bench_suffix_array.py
-	$(BIN)/python scripts/bench_suffix_array.py --sizes 4 40 100
+	$(BIN)/python scripts/bench_store_sizes.py --sizes 4 40 100
 	$(BIN)/python scripts/bench_hidden_states.py --keys 1000000
 	$(BIN)/python scripts/bench_suffix_tree.py
 	$(BIN)/python scripts/bench_retrievers.py

@@ -6,7 +6,8 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
+from typing import Any
 
 from methods.generation import PHASES, Phase, Probe, StepRecord
 
@@ -67,6 +68,13 @@ class PhaseClock(Probe):
         now = perf_counter_ns()
         self._phase_ns[RECORD] += now - self._last
         return Timing(wall_ns=now - self._start, phase_ns=self._phase_ns, step_ns=self._step_ns)
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Wall time of a call, for benchmarks of single operations."""
+    start = perf_counter()
+    work()
+    return perf_counter() - start
 
 
 @contextmanager

@@ -1,29 +1,13 @@
-"""What benchmarks of the loop print, and the prompts that they take."""
+"""What benchmarks of the loop print."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rich.table import Table
 
-from benchmarks.datasets import DATASETS, limit_prompts
+from benchmarks.bench_inputs import CURVE_CONTEXT
 from benchmarks.speed import Comparison
-from methods.targets.base import TextCodec
-
-CURVE_CONTEXT = 256
-"""Committed tokens before the trees of a row curve."""
-
-
-def encode_prompts(codec: TextCodec, num_prompts: int) -> list[list[int]]:
-    """First turns of quickstart prompts, spread over the categories."""
-    dataset = DATASETS.create("quickstart").load("test")
-    chosen = limit_prompts(dataset, num_prompts).prompts
-    return [codec.encode([("user", prompt.turns[0])]) for prompt in chosen]
-
-
-def long_context(prompt_ids: Sequence[int]) -> list[int]:
-    """`CURVE_CONTEXT` tokens, the prompt again and again."""
-    return (list(prompt_ids) * CURVE_CONTEXT)[:CURVE_CONTEXT]
 
 
 def arms_table(result: Comparison) -> Table:

@@ -11,24 +11,18 @@ step per phase, the time of a k-row forward relative to a 1-row forward, and pea
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from benchmarks import speed
+from benchmarks.bench_inputs import encode_prompts, long_context
+from benchmarks.console import plain_console
 from benchmarks.datastores import provide_datastore
 from benchmarks.machine import peak_memory
 from benchmarks.options import at_least_1
-from benchmarks.speed_tables import (
-    arms_table,
-    curve_table,
-    encode_prompts,
-    long_context,
-    phase_line,
-)
+from benchmarks.speed_tables import arms_table, curve_table, phase_line
 from configs import composed
 from methods.build import build_method, build_model
 from methods.sampling import SamplingLaw
@@ -43,7 +37,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 NUM_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 PREFILL_LENGTHS = (1024, 2048, 4096)
 MIB = 2**20
-CONSOLE = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+CONSOLE = plain_console()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

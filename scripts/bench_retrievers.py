@@ -24,14 +24,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from bench_suffix_array import CONSOLE, MILLION, corpus, seconds
 from rich.table import Table
 
 import configs
 from benchmarks import speed
+from benchmarks.bench_inputs import MILLION, corpus, encode_prompts, long_context
+from benchmarks.clock import seconds
+from benchmarks.console import plain_console
 from benchmarks.datastores import provide_datastore
 from benchmarks.options import at_least_1
-from benchmarks.speed_tables import encode_prompts, long_context
 from methods.build import build_method, build_model
 from methods.sampling import SamplingLaw
 from methods.targets.loading import LoadedModel
@@ -41,6 +42,7 @@ from primitives.types import PROMPT_TOP_K, Context, DraftTree, StepOutcome
 OBSERVE_US, PROPOSE_SHARE = 20.0, 0.03
 """The targets: microseconds per token, and the share of a one-row forward."""
 HIDDEN_SIZE = 576
+CONSOLE = plain_console()
 MODEL = ("model=smollm2-135m", "model.device=cpu")
 EXTRA = {"lookahead_pool": ("method=pld", "retriever=lookahead_pool")}
 

@@ -6,8 +6,8 @@ python scripts/bench_suffix_tree.py --requests 40 --prompt 8192 --output 256
 Tokens are Python sources of installed packages, tokenised for the embedded model; each file is a
 request whose output is fed token by token. Prints the time of learning the prompt, of `observe` and
 of `propose` (candidates included), ours and that of arctic_inference's suffix cache where that is
-importable (its folder suffix_decoding builds without a GPU), interleaved in one process; the share
-of drafts that have the same score; and the targets.
+importable (its folder suffix_decoding builds without a GPU), interleaved in one process, each in
+turn first; the share of drafts that have the same score; and the targets.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from bench_suffix_array import CONSOLE, MILLION, corpus, seconds
 from rich.table import Table
 
+from benchmarks.bench_inputs import MILLION, corpus, rotated
+from benchmarks.clock import seconds
+from benchmarks.console import plain_console
 from benchmarks.options import at_least_1
 from primitives.interfaces import Retriever
 from primitives.retrievers.suffix_automaton import SuffixAutomatonRetriever
@@ -31,6 +33,7 @@ OBSERVE_US, PROPOSE_US, RATIO = 20.0, 1000.0, 3.0
 """The targets: microseconds per token, per step, and against the library."""
 OPERATIONS = ("begin, per token", "observe, per token", "propose")
 LIMIT = 16
+CONSOLE = plain_console()
 
 
 class Ours:
@@ -149,12 +152,12 @@ def interleaved(
     times: dict[str, list[list[float]]] = {arm: [[] for _ in OPERATIONS] for arm in arms}
     scores: dict[str, list[float]] = {arm: [] for arm in arms}
     for number, ids in enumerate([requests[0], *requests]):
-        for name, arm in arms.items():
+        for name, arm in rotated(arms.items(), number):
             begin_us = seconds(lambda: arm.begin(ids, num_prompt)) * MILLION  # noqa: B023
             if number:
                 times[name][0].append(begin_us / num_prompt)
         for stop in range(num_prompt + 2, len(ids) + 1):
-            for name, arm in arms.items():
+            for name, arm in rotated(arms.items(), stop):
                 observe, propose = arm.observe(stop), arm.propose(stop)
                 observe_us, propose_us = seconds(observe) * MILLION, seconds(propose) * MILLION
                 if number:

@@ -15,6 +15,7 @@ import torch
 
 import configs
 from benchmarks import speed
+from benchmarks.bench_inputs import encode_prompts, long_context
 from benchmarks.cli import load_model, measure, start_logging
 from benchmarks.comparison import print_comparison
 from benchmarks.console import plain_console
@@ -22,7 +23,7 @@ from benchmarks.machine import peak_memory, synchronize
 from benchmarks.options import at_least_1
 from benchmarks.provenance import describe_environment
 from benchmarks.results import StoredRun, read_run
-from benchmarks.speed_tables import arms_table, curve_table, encode_prompts, long_context
+from benchmarks.speed_tables import arms_table, curve_table
 from methods.targets.huggingface import HuggingFaceTarget
 from methods.targets.loading import LoadedModel
 

@@ -7,6 +7,7 @@ import runpy
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.runner import run
@@ -60,7 +61,7 @@ def test_unknown_options_are_refused(capsys, name):
         ("bench_hidden_states", "--noise", "inf", "a number ≥ 0"),
         ("bench_hidden_states", "--seed", "-1", "a whole number ≥ 0"),
         ("bench_suffix_array", "--tokens", "0.5", "a number ≥ 1"),
-        ("bench_suffix_array", "--sizes", "0", "a whole number ≥ 1"),
+        ("bench_store_sizes", "--sizes", "0", "a whole number ≥ 1"),
         ("report", "--prompts", "٣", "a whole number ≥ 1"),
     ],
 )
@@ -68,6 +69,53 @@ def test_numbers_are_checked(capsys, name, option, value, rule):
     required = ["results"] if name == "report" else []
     assert stopped(name, *required, f"{option}={value}") == 2
     assert f"argument {option}: must be {rule}, got '{value}'\n" in capsys.readouterr().err
+
+
+def test_arms_take_turns_and_their_median_counts():
+    """Neither who comes first nor one lucky round decides."""
+    interleaved = program("bench_suffix_array").__globals__["interleaved"]
+    asked = []
+    took = {"a": iter([7, 1, 4, 4, 4, 4]), "b": iter([2, 2, 9, 3, 1, 8])}
+
+    def arm(name):
+        return lambda query: asked.append((name, *query)) or name == "a"
+
+    def seconds(work):
+        work()
+        return next(took[asked[-1][0]]) / 10**6
+
+    interleaved.__globals__["seconds"] = seconds
+    times, found = interleaved({name: arm(name) for name in "ab"}, [[0], [1]])
+    assert times == {"a": pytest.approx([4, 4]), "b": pytest.approx([2, 3])}
+    assert found == {"a": [True, True], "b": [False, False]}
+    firsts = [name for name, _ in asked[4:]]
+    assert "".join(firsts) == "abbaab" + "ab" + "baabba" + "ab"  # Timed, and asked once more.
+
+
+def test_suffix_structures_take_turns():
+    interleaved = program("bench_suffix_tree").__globals__["interleaved"]
+    order = []
+
+    class Arm:
+        def __init__(self, name):
+            self.name = name
+
+        def begin(self, ids, num_prompt):
+            order.append(self.name)
+
+        def observe(self, stop):
+            return lambda: order.append(self.name)
+
+        def propose(self, stop):
+            return lambda: 0.5
+
+    times, scores = interleaved({name: Arm(name) for name in "ab"}, [np.arange(6)], 2)
+    assert "".join(order) == "ab" + "abbaab" + "ba" + "abbaab"  # Warm-up, then the request.
+    assert {name: [len(values) for values in rows] for name, rows in times.items()} == {
+        "a": [1, 3, 3],
+        "b": [1, 3, 3],
+    }
+    assert scores == {"a": [0.5] * 3, "b": [0.5] * 3}
 
 
 @pytest.mark.parametrize("words", [["report"], ["spec_bench", "export"]])
