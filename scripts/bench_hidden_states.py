@@ -21,10 +21,10 @@ import torch
 
 from benchmarks.options import at_least_0, at_least_1, number_at_least_0
 from methods.datastores.folder import Header
+from methods.datastores.hidden_spool import Document
 from methods.datastores.hidden_states import (
     KEYS,
     RECALL_AT,
-    Document,
     HiddenStates,
     build_hidden_store,
     open_hidden_store,

@@ -29,6 +29,7 @@ from methods.datastores.folder import (
     Header,
     building,
     check_files,
+    mapped,
     read_header,
     write_header,
 )
@@ -117,13 +118,10 @@ def open_bigram_store(
     )
     check_files(path, header)
     shape = (header.vocab_size, header.options["num_next"])
-    try:
-        table = BigramTable(
-            np.memmap(path / NEXT_IDS, dtype=ID_DTYPE, mode="r", shape=shape),
-            np.memmap(path / PROBS, dtype=PROB_DTYPE, mode="r", shape=shape),
-        )
-    except (OSError, ValueError) as error:
-        raise DatastoreError(f"datastore {path} cannot be mapped: {error}") from error
+    table = BigramTable(
+        mapped(path / NEXT_IDS, ID_DTYPE, shape=shape),
+        mapped(path / PROBS, PROB_DTYPE, shape=shape),
+    )
     return table, header
 
 

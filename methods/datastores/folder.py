@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock
 
 from methods.hashing import blocks_sha256, file_sha256
@@ -212,6 +213,26 @@ def check_files(path: Path, header: Header, *, is_full: bool = False) -> None:
             is_intact = blocks_sha256(file) == facts.blocks_sha256
         if not is_intact:
             raise DatastoreError(f"datastore {path}: {name} is damaged: build it again")
+
+
+def mapped(file: Path, dtype: np.dtype[Any] | str, *, shape: tuple[int, ...] = (-1,)) -> np.ndarray:
+    """An array of a store, mapped into memory for reading.
+
+    Args:
+        file: Its elements, row by row.
+        dtype: Their type.
+        shape: One size may be -1: what the file's size gives.
+
+    Raises:
+        DatastoreError: If the file cannot be read, or does not have the elements of the shape.
+    """
+    try:
+        if file.stat().st_size == 0:  # An empty file cannot be mapped.
+            return np.empty(0, dtype=dtype).reshape(shape)
+        # A plain view: slicing a memmap object costs several times as much.
+        return np.asarray(np.memmap(file, dtype=dtype, mode="r")).reshape(shape)
+    except (OSError, ValueError) as error:
+        raise DatastoreError(f"datastore {file.parent} cannot be mapped: {error}") from error
 
 
 def _parse_header(path: Path) -> Header:

@@ -12,10 +12,9 @@ head at a position, z-scored, projected to its principal components and scaled t
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,9 +26,11 @@ from methods.datastores.folder import (
     Header,
     building,
     check_files,
+    mapped,
     read_header,
     write_header,
 )
+from methods.datastores.hidden_spool import OFFSETS, RAW, TOKENS, Document, HiddenSpool
 from methods.datastores.projection import Projection, fit_projection
 from methods.datastores.vector_index import (
     BLOCK_KEYS,
@@ -43,13 +44,7 @@ from methods.datastores.vector_index import (
     open_index,
 )
 
-TOKENS, OFFSETS, KEYS = "tokens.bin", "offsets.bin", "keys.f16"
-PROJECTION = "projection.npy"
-RAW = "hidden.raw"
-
-Document = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Token ids [t]; keys, float32 [k, d]: vectors that enter the LM head; and, ascending, the index of
-the first token behind each [k]."""
+KEYS, PROJECTION = "keys.f16", "projection.npy"
 
 
 class HiddenStates:
@@ -59,8 +54,8 @@ class HiddenStates:
         self._header = header
         self._path, self._gpu = path, gpu
         self._projection = Projection.load(path / PROJECTION)
-        self._tokens = _map(path / TOKENS, header.token_dtype)
-        self._offsets = _map(path / OFFSETS, "uint32")
+        self._tokens = mapped(path / TOKENS, header.token_dtype)
+        self._offsets = mapped(path / OFFSETS, "uint32")
         self._keys = _map_keys(path, self.dim) if header.options["rerank"] else None
         self._index = open_index(path, header, self._keys, gpu)
 
@@ -187,7 +182,7 @@ def build_hidden_store(
     progress = progress or _say_nothing
     import_faiss()
     with building(path) as folder:
-        corpus = _Corpus(folder, vocab_size, spool, expected_keys, dim)
+        corpus = HiddenSpool(folder, vocab_size, spool, expected_keys, dim)
         with corpus:
             for number, document in enumerate(documents):
                 corpus.append(number, document)
@@ -229,107 +224,8 @@ def build_hidden_store(
         return write_header(folder, header)
 
 
-class _Corpus:
-    """The documents of a build: tokens and offsets in their final form, hidden states as they came.
-
-    Attributes:
-        num_documents: Documents so far; likewise the rest.
-        num_tokens: Tokens, without the ids that separate documents.
-        num_keys: Hidden states.
-        hidden_size: Their size; 0 before the first document.
-    """
-
-    def __init__(
-        self, folder: Path, vocab_size: int, spool: str, expected_keys: int, dim: int
-    ) -> None:
-        self.folder, self.vocab_size, self.spool = folder, vocab_size, spool
-        self.token_dtype = np.dtype(np.uint16 if vocab_size + 1 <= 2**16 else np.uint32)
-        self.num_documents = self.num_tokens = self.num_keys = self.hidden_size = 0
-        self._expected_keys, self._dim = expected_keys, dim
-        self._files: dict[str, BinaryIO] = {}
-
-    def __enter__(self) -> _Corpus:
-        for name in (TOKENS, OFFSETS, RAW):
-            self._files[name] = (self.folder / name).open("wb")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def append(self, number: int, document: Document) -> None:
-        """Writes one document.
-
-        Raises:
-            DatastoreError: If it is malformed, or the rest would not fit on the disk.
-        """
-        token_ids, keys, positions = document
-        if problem := self._problem(token_ids, keys, positions):
-            raise DatastoreError(f"document {number}: {problem}")
-        start = self.num_tokens + self.num_documents
-        if start + len(token_ids) >= 2**32:
-            raise DatastoreError(f"document {number}: a store holds at most {2**32} tokens")
-        with np.errstate(over="ignore"):
-            rows = keys.astype(self.spool)
-        if not np.isfinite(rows).all():
-            raise DatastoreError(f"document {number}: its keys overflow {self.spool}: use float32")
-        self.hidden_size = keys.shape[1]
-        self._check_space(rows)
-        ended = np.append(token_ids, self.vocab_size).astype(self.token_dtype)
-        offsets = (start + positions.astype(np.int64)).astype(np.uint32)
-        for name, array in ((TOKENS, ended), (OFFSETS, offsets), (RAW, rows)):
-            self._files[name].write(array.tobytes())
-        self.num_documents += 1
-        self.num_tokens += len(token_ids)
-        self.num_keys += len(rows)
-
-    def raw_rows(self) -> np.ndarray:
-        """The hidden states, mapped."""
-        shape = (self.num_keys, self.hidden_size)
-        return np.memmap(self.folder / RAW, dtype=self.spool, mode="r", shape=shape)
-
-    def _problem(
-        self, token_ids: np.ndarray, keys: np.ndarray, positions: np.ndarray
-    ) -> str | None:
-        """What is wrong with a document."""
-        if token_ids.ndim != 1 or token_ids.dtype.kind not in "iu":
-            return f"token ids must be integers [t], got {token_ids.dtype} {token_ids.shape}"
-        if len(token_ids) and not 0 <= token_ids.min() <= token_ids.max() < self.vocab_size:
-            outside = next(t for t in token_ids.tolist() if not 0 <= t < self.vocab_size)
-            return f"token ids must be in [0, {self.vocab_size}), got {outside}"
-        if keys.ndim != 2 or not keys.shape[1] or keys.dtype.kind != "f":
-            return f"keys must be floats [k, d], got {keys.dtype} {keys.shape}"
-        if self.hidden_size and keys.shape[1] != self.hidden_size:
-            return f"keys have size {keys.shape[1]}, those before it {self.hidden_size}"
-        if positions.shape != (len(keys),) or positions.dtype.kind not in "iu":
-            return f"{len(keys)} keys need as many positions, got {positions.shape}"
-        falls = np.flatnonzero(positions[1:] <= positions[:-1])
-        if len(falls):
-            first, second = positions[falls[0] : falls[0] + 2].tolist()
-            return f"positions must ascend, got {second} behind {first}"
-        if len(keys) and not 0 <= positions[0] <= positions[-1] < len(token_ids):
-            return (
-                f"positions must be in [0, {len(token_ids)}), got {positions[0]} to {positions[-1]}"
-            )
-        return None if np.isfinite(keys).all() else "a key is not finite"
-
-    def _check_space(self, rows: np.ndarray) -> None:
-        total = max(self._expected_keys, self.num_keys + len(rows))
-        still_raw = (total - self.num_keys) * self.hidden_size * rows.itemsize
-        # Per dimension two bytes of the key and at most half a byte of its code in the index, which
-        # adds 8 bytes of number and a share of its centroids; 4 bytes of offset.
-        final = total * (3 * min(self._dim, self.hidden_size) + 16)
-        free = shutil.disk_usage(self.folder).free
-        if still_raw + final > free:
-            raise DatastoreError(
-                f"{total} keys of size {self.hidden_size} need {(still_raw + final) / 1e9:.1f} GB "
-                f"more while the store is built, {free / 1e9:.1f} GB are free: make room, or "
-                "store fewer keys"
-            )
-
-
 def _write_keys(
-    corpus: _Corpus, dim: int, train_keys: int, seed: int, progress: Progress
+    corpus: HiddenSpool, dim: int, train_keys: int, seed: int, progress: Progress
 ) -> Float[np.ndarray, "k p"]:
     """Fits the projection, writes the keys, removes the hidden states."""
     raw = corpus.raw_rows()
@@ -346,14 +242,8 @@ def _write_keys(
     return _map_keys(corpus.folder, projection.dim)
 
 
-def _map(file: Path, dtype: str) -> np.ndarray:
-    # A plain view: slicing a memmap object costs several times as much.
-    array: np.ndarray = np.memmap(file, dtype=dtype, mode="r")
-    return np.asarray(array)
-
-
 def _map_keys(path: Path, dim: int) -> np.ndarray:
-    return _map(path / KEYS, "float16").reshape(-1, dim)
+    return mapped(path / KEYS, "float16", shape=(-1, dim))
 
 
 def _say_nothing(phase: str, num_keys: int) -> None:

@@ -31,6 +31,7 @@ from methods.datastores.folder import (
     Header,
     building,
     check_files,
+    mapped,
     read_header,
     write_header,
 )
@@ -142,13 +143,13 @@ def open_token_store(
     check_files(path, header)
     num_chunks = sum(name.startswith("tokens-") for name in header.files)
     dtypes = {"tokens": id_dtype(header.vocab_size), "order": ORDER_DTYPE, "starts": ORDER_DTYPE}
+    chunks = [
+        SuffixArray(*(mapped(path / _name(part, i), dtype) for part, dtype in dtypes.items()))
+        for i in range(num_chunks)
+    ]
     try:
-        chunks = [
-            SuffixArray(*(_mapped(path / _name(part, i), dtype) for part, dtype in dtypes.items()))
-            for i in range(num_chunks)
-        ]
         store = TokenStore(chunks, header.vocab_size)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise DatastoreError(f"datastore {path} cannot be mapped: {error}") from error
     return store, header
 
@@ -249,12 +250,6 @@ def _sorted_suffixes(tokens: Integer[np.ndarray, "n"]) -> Iterator[Int[np.ndarra
 
 def _name(part: str, number: int) -> str:
     return f"{part}-{number:05d}.bin"
-
-
-def _mapped(file: Path, dtype: np.dtype[Any]) -> Integer[np.ndarray, "n"]:
-    if file.stat().st_size == 0:  # An empty file cannot be mapped.
-        return np.empty(0, dtype=dtype)
-    return np.memmap(file, dtype=dtype, mode="r")
 
 
 def _check_room(

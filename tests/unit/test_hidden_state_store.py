@@ -18,12 +18,8 @@ from hypothesis import strategies as st
 
 from methods.datastores import hidden_states
 from methods.datastores.folder import DatastoreError, Header, read_header
-from methods.datastores.hidden_states import (
-    Document,
-    HiddenStates,
-    build_hidden_store,
-    open_hidden_store,
-)
+from methods.datastores.hidden_spool import Document
+from methods.datastores.hidden_states import HiddenStates, build_hidden_store, open_hidden_store
 from methods.datastores.projection import Projection, fit_projection
 from primitives.structures.hidden_states import GrowingKeys, HiddenStateStore, unit_rows
 
@@ -319,6 +315,20 @@ def test_damage_is_noticed(copied: Path, name: str) -> None:
             open_hidden_store(copied)
     file.unlink()
     with pytest.raises(DatastoreError, match=f"lacks its file {name}"):
+        open_hidden_store(copied)
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "offsets.bin", "keys.f16"])
+def test_what_cannot_be_mapped_is_said(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A file may change behind the check of its hash."""
+    monkeypatch.setattr(hidden_states, "check_files", lambda *_: None)
+    (copied / name).write_bytes(b"odd")
+    with pytest.raises(DatastoreError, match=r"copied cannot be mapped: .*multiple"):
+        open_hidden_store(copied)
+    (copied / name).unlink()
+    with pytest.raises(DatastoreError, match=r"copied cannot be mapped: .*No such file"):
         open_hidden_store(copied)
 
 
