@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -37,11 +37,20 @@ ProposalKind = Literal["point_mass", "iid", "without_replacement"]
 `draft_probs` that travel with them. `without_replacement`: siblings sampled without replacement.
 """
 
+ALL_PROPOSALS: frozenset[ProposalKind] = frozenset(get_args(ProposalKind))
+"""What a verifier accepts that does not ask how drafts were chosen, or knows all ways."""
+
 ROOT_REASON = "pending"
 """The reason of node 0: it was chosen by the verifier before the draft was looked at."""
 
 MAX_DRAFT_NODES = 1024
 """Most draft nodes of a step; no draft is longer."""
+
+MAX_NGRAM = 64
+"""Longest n of what keeps all n-grams of a text, in tokens."""
+
+MAX_CHILDREN = 64
+"""Most children that a component drafts below one node."""
 
 PROMPT_TOP_K = 2
 """Most probable tokens per prompt position that a prefill keeps for who asks for them."""

@@ -5,8 +5,8 @@ copied token lies in the prompt and was not the target's most probable one at pr
 that were get into the draft as siblings of it. Nothing follows a sibling.
 
 Source: AASD (Wang et al. 2025, arXiv 2505.13204), alignment sampling and retrieval.
-Cost: O(s * max_ngram^2) vectorised comparisons per propose, nothing per observe; the prefill keeps
-the `PROMPT_TOP_K` most probable tokens of every prompt position.
+Cost: O(s) vectorised comparisons per propose and those of the hits, nothing per observe; the
+prefill keeps the `PROMPT_TOP_K` most probable tokens of every prompt position.
 Deviations: siblings are the most probable tokens, not sampled ones. One occurrence is copied. The
 target's choices in its own output are not recorded: copied output counts as aligned.
 """
@@ -19,10 +19,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
+from primitives.fields import check_ngrams, check_range, check_words
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
-from primitives.structures.ngram_lookup import match_ends
-from primitives.types import PROMPT_TOP_K, SIBLING_SOURCE, Candidate, Context
+from primitives.structures.ngram_lookup import ngram_matches
+from primitives.types import MAX_DRAFT_NODES, PROMPT_TOP_K, SIBLING_SOURCE, Candidate, Context
 
 
 @RETRIEVERS.register("aligned_prompt_lookup")
@@ -33,7 +34,7 @@ class AlignedPromptLookup(Retriever):
     Attributes:
         max_ngram: Longest n that is looked up, in tokens, at least `min_ngram`.
         min_ngram: Shortest n, in tokens, at least 1.
-        num_tokens: Draft length behind the match, in tokens, at least 1.
+        num_tokens: Draft length behind the match, in tokens, in [1, 1024].
         match: Which occurrence is copied: the `first` (oldest) or the `last` (most recent).
         num_siblings: Most siblings per copied token, in [0, PROMPT_TOP_K].
     """
@@ -50,20 +51,10 @@ class AlignedPromptLookup(Retriever):
     )
 
     def __post_init__(self) -> None:
-        if self.min_ngram < 1:
-            raise ValueError(f"min_ngram must be ≥ 1, got {self.min_ngram}")
-        if self.max_ngram < self.min_ngram:
-            raise ValueError(
-                f"max_ngram must be ≥ min_ngram ({self.min_ngram}), got {self.max_ngram}"
-            )
-        if self.num_tokens < 1:
-            raise ValueError(f"num_tokens must be ≥ 1, got {self.num_tokens}")
-        if self.match not in ("first", "last"):
-            raise ValueError(f"match must be first or last, got {self.match!r}")
-        if not 0 <= self.num_siblings <= PROMPT_TOP_K:
-            raise ValueError(
-                f"num_siblings must be in [0, {PROMPT_TOP_K}], got {self.num_siblings}"
-            )
+        check_words(self)
+        check_ngrams(self)
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
+        check_range(self, "num_siblings", least=0, most=PROMPT_TOP_K)
 
     def begin(self, context: Context) -> None:
         """Keeps the target's choices at the prompt's positions."""
@@ -97,11 +88,11 @@ class AlignedPromptLookup(Retriever):
 
     def _match(self, ids: Int[np.ndarray, "s"]) -> tuple[int, int]:
         """The longest n with a match and the end of it; n is 0 without one."""
-        for ngram in range(min(self.max_ngram, len(ids) - 1), self.min_ngram - 1, -1):
-            ends = match_ends(ids, ngram)
-            if len(ends):
-                return ngram, int(ends[0] if self.match == "first" else ends[-1])
-        return 0, len(ids)
+        found = ngram_matches(ids, ids, min_ngram=self.min_ngram, max_ngram=self.max_ngram)
+        if not found:
+            return 0, len(ids)
+        ngram, ends = found[0]
+        return ngram, int(ends[0] if self.match == "first" else ends[-1])
 
     def _siblings(self, position: int, copied: int) -> list[int]:
         """What the target would have written behind `position`, if not the copied token.

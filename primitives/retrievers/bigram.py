@@ -6,8 +6,8 @@ successor of its last token.
 
 Source: Stewart et al. 2024, N-Grammys (arXiv 2411.03786): context n-grams, the (extended) bigram
 of the model, and the mixed strategy.
-Cost: O(s * max_ngram^2) vectorised comparisons and O(limit * num_tokens) per propose; nothing per
-observe. The table is made once per model by a forward of every single token.
+Cost: O(s) vectorised comparisons, those of the hits, and O(limit * num_tokens) per propose; nothing
+per observe. The table is made once per model by a forward of every single token.
 Deviations: rows share a draft tree instead of a batch. Longer matches come first, of one length
 the more frequent continuation, then the more recent one; the paper's orders are known to us at
 second hand. Its unigrams, from the embeddings, are not built. What the model reads before a token
@@ -20,11 +20,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from primitives.fields import check_ngrams, check_range
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.bigrams import BigramTable
-from primitives.structures.ngram_lookup import match_ends
-from primitives.types import Candidate, Context
+from primitives.structures.ngram_lookup import ngram_matches
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context
 
 
 @RETRIEVERS.register("bigram")
@@ -33,7 +34,7 @@ class Bigram(Retriever):
     """Matches in the text itself before successors of pending from a table.
 
     Attributes:
-        num_tokens: Draft tokens of a row, at least 1; a match may have fewer behind it.
+        num_tokens: Draft tokens of a row, in [1, 1024]; a match may have fewer behind it.
         use_context: Whether the text is searched; without, all rows are from the table.
         max_ngram: Longest n that is looked up in the text, in tokens, at least `min_ngram`.
         min_ngram: Shortest n, in tokens, at least 1.
@@ -48,14 +49,8 @@ class Bigram(Retriever):
     _table: BigramTable | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.num_tokens < 1:
-            raise ValueError(f"num_tokens must be ≥ 1, got {self.num_tokens}")
-        if self.min_ngram < 1:
-            raise ValueError(f"min_ngram must be ≥ 1, got {self.min_ngram}")
-        if self.max_ngram < self.min_ngram:
-            raise ValueError(
-                f"max_ngram must be ≥ min_ngram ({self.min_ngram}), got {self.max_ngram}"
-            )
+        check_ngrams(self)
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
 
     def attach(self, store: BigramTable) -> None:
         """Sets the table; it may be shared."""
@@ -84,10 +79,11 @@ class Bigram(Retriever):
     def _matches(self, context: Context) -> Iterator[Candidate]:
         """What followed earlier occurrences of the last tokens."""
         ids, pending_id = context.ids_with_pending, context.pending_id
-        for ngram in range(min(self.max_ngram, len(ids) - 1), self.min_ngram - 1, -1):
+        found = ngram_matches(ids, ids, min_ngram=self.min_ngram, max_ngram=self.max_ngram)
+        for ngram, ends in found:
             latest: dict[tuple[int, ...], int] = {}
             counts: Counter[tuple[int, ...]] = Counter()
-            for end in match_ends(ids, ngram).tolist():
+            for end in ends.tolist():
                 draft = context.until_eos(tuple(ids[end : end + self.num_tokens].tolist()))
                 latest[draft], counts[draft] = end, counts[draft] + 1
             for draft in sorted(latest, key=lambda d: (-counts[d], -latest[d])):

@@ -30,12 +30,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.draft_growth import DraftNode, Shape, grow_best
 from primitives.structures.draft_samples import Sampler, grow_samples
 from primitives.structures.draft_text import DraftingModel, DraftText
-from primitives.types import Candidate, Context, StepOutcome
+from primitives.types import MAX_CHILDREN, MAX_DRAFT_NODES, Candidate, Context, StepOutcome
 
 MORE, FEWER = 2, 1
 """How the heuristic schedule changes the length of a draft, in tokens."""
@@ -50,12 +51,12 @@ class DraftModel(Retriever):
         shape: One continuation (`chain`), or a `tree` of them.
         drafts: The most probable tokens (`greedy`), or samples: siblings `iid`, where equal ones
             become one node, or `without_replacement`.
-        num_tokens: Draft length, or depth of the tree, in tokens, at least 1.
+        num_tokens: Draft length, or depth of the tree, in tokens, in [1, 1024].
         schedule: `constant`, or `heuristic`: 2 tokens more after a step that kept as many as it
             asked for, 1 fewer otherwise (also where the node budget was smaller), at least 1.
         top_k: Children per expanded node of a tree, and in a greedy one expanded nodes per level,
-            at least 1.
-        total_nodes: Most draft nodes of a tree, at least 1.
+            in [1, 64].
+        total_nodes: Most draft nodes of a tree, in [1, 1024].
         temperature: Of the law that samples are drawn from, above 0; any value is lossless, that of
             the run is accepted most.
     """
@@ -73,20 +74,10 @@ class DraftModel(Retriever):
     _length: int = field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name, words in (
-            ("shape", ("chain", "tree")),
-            ("drafts", ("greedy", "iid", "without_replacement")),
-            ("schedule", ("constant", "heuristic")),
-        ):
-            if getattr(self, name) not in words:
-                raise ValueError(
-                    f"{name} must be {' or '.join(words)}, got {getattr(self, name)!r}"
-                )
-        for name in ("num_tokens", "top_k", "total_nodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be ≥ 1, got {getattr(self, name)}")
-        if not 0.0 < self.temperature < math.inf:
-            raise ValueError(f"temperature must be > 0 and finite, got {self.temperature}")
+        check_words(self)
+        check_range(self, "num_tokens", "total_nodes", least=1, most=MAX_DRAFT_NODES)
+        check_range(self, "top_k", least=1, most=MAX_CHILDREN)
+        check_range(self, "temperature", above=0, below=math.inf)
         if self.drafts != "greedy":
             self.proposal = self.drafts
         self._length = self.num_tokens

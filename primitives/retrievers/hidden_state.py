@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from primitives.fields import check_range
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.hidden_states import HiddenStateStore
-from primitives.types import Candidate, Context
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context
 
 
 @RETRIEVERS.register("hidden_state")
@@ -30,7 +31,7 @@ class HiddenState(Retriever):
 
     Attributes:
         num_neighbors: Neighbours that are looked at, at least 1.
-        num_tokens: Most draft tokens behind pending, at least 1.
+        num_tokens: Most draft tokens behind pending, in [1, 1024].
     """
 
     needs = frozenset({"hidden"})
@@ -41,10 +42,8 @@ class HiddenState(Retriever):
     _store: HiddenStateStore | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.num_neighbors < 1:
-            raise ValueError(f"num_neighbors must be ≥ 1, got {self.num_neighbors}")
-        if self.num_tokens < 1:
-            raise ValueError(f"num_tokens must be ≥ 1, got {self.num_tokens}")
+        check_range(self, "num_neighbors", least=1)
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
 
     def attach(self, store: HiddenStateStore) -> None:
         """Hands over the corpus of hidden states."""

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import Need, Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.candidate_rules import (
@@ -77,15 +78,9 @@ class Hybrid(Retriever):
     _parts: list[Retriever] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.rule not in get_args(Rule):
-            raise ValueError(f"rule must be {' | '.join(get_args(Rule))}, got {self.rule!r}")
-        if self.min_match_len < 0:
-            raise ValueError(f"min_match_len must be ≥ 0, got {self.min_match_len}")
-        if self.prune_by not in ("last_logits", "first_part"):
-            raise ValueError(f"prune_by must be last_logits | first_part, got {self.prune_by!r}")
-        for count in ("prune_top_k", "max_leaves"):
-            if getattr(self, count) < 1:
-                raise ValueError(f"{count} must be ≥ 1, got {getattr(self, count)}")
+        check_words(self)
+        check_range(self, "min_match_len", least=0)
+        check_range(self, "prune_top_k", "max_leaves", least=1)
         self._parts = [_created(place, part) for place, part in enumerate(self.retrievers)]
         if len(self._parts) < 2:
             raise ValueError(f"retrievers must name at least 2 parts, got {self.retrievers}")

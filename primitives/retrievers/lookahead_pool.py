@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from primitives.fields import check_range
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.ngram_pool import NgramPool
-from primitives.types import Candidate, Context, StepOutcome
+from primitives.types import MAX_NGRAM, Candidate, Context, StepOutcome
 
 
 @RETRIEVERS.register("lookahead_pool")
@@ -27,7 +28,7 @@ class LookaheadPool(Retriever):
     """N-grams of the text behind pending, latest first.
 
     Attributes:
-        ngram: Tokens of an n-gram, pending included, at least 2.
+        ngram: Tokens of an n-gram, pending included, in [2, 64].
         num_guesses: Most n-grams that are kept per first token, at least 1.
         from_prompt: Whether the prompt's n-grams are in the pool.
     """
@@ -38,10 +39,8 @@ class LookaheadPool(Retriever):
     _pool: NgramPool | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.ngram < 2:
-            raise ValueError(f"ngram must be ≥ 2, got {self.ngram}")
-        if self.num_guesses < 1:
-            raise ValueError(f"num_guesses must be ≥ 1, got {self.num_guesses}")
+        check_range(self, "ngram", least=2, most=MAX_NGRAM)
+        check_range(self, "num_guesses", least=1)
 
     def begin(self, context: Context) -> None:
         """Starts a pool."""

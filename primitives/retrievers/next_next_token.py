@@ -24,11 +24,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from primitives.fields import check_range
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.continuation_pool import ContinuationPool
 from primitives.structures.top_tokens import top_tokens
-from primitives.types import Candidate, Context, StepOutcome
+from primitives.types import MAX_DRAFT_NODES, MAX_NGRAM, Candidate, Context, StepOutcome
 
 POOL_SOURCE = "continuation_pool"
 """Source of the branch without a guess."""
@@ -40,15 +41,15 @@ class NextNextToken(Retriever):
     """N-gram look-up behind pending and behind each guess of the token after it.
 
     Attributes:
-        max_ngram: Longest n that is looked up, in tokens, at least 1.
-        num_tokens: Longest branch without a guess behind pending, in tokens, at least 1.
+        max_ngram: Longest n that is looked up, in tokens, in [1, 64].
+        num_tokens: Longest branch without a guess behind pending, in tokens, in [1, 1024].
         num_guesses: Most probable tokens that are guesses, at least 1; pending is skipped if it is
             among them.
         near_rank: Last rank (0 is the most probable) of the long branches, at least 0.
-        near_len: Their length with the guess, in tokens, at least 1.
+        near_len: Their length with the guess, in tokens, in [1, 1024].
         middle_rank: Last rank of the branches of middle length, at least `near_rank`.
-        middle_len: Their length with the guess, in tokens, at least 1.
-        far_len: Length of all other branches with the guess, in tokens, at least 1.
+        middle_len: Their length with the guess, in tokens, in [1, 1024].
+        far_len: Length of all other branches with the guess, in tokens, in [1, 1024].
     """
 
     needs = frozenset({"last_logits"})
@@ -64,12 +65,11 @@ class NextNextToken(Retriever):
     _pool: ContinuationPool | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("max_ngram", 1), ("num_tokens", 1), ("num_guesses", 1), ("near_rank", 0),
-            ("near_len", 1), ("middle_len", 1), ("far_len", 1),
-        ):  # fmt: skip
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be ≥ {least}, got {getattr(self, name)}")
+        lengths = ("num_tokens", "near_len", "middle_len", "far_len")
+        check_range(self, *lengths, least=1, most=MAX_DRAFT_NODES)
+        check_range(self, "max_ngram", least=1, most=MAX_NGRAM)
+        check_range(self, "num_guesses", least=1)
+        check_range(self, "near_rank", least=0)
         if self.middle_rank < self.near_rank:
             raise ValueError(
                 f"middle_rank must be ≥ near_rank ({self.near_rank}), got {self.middle_rank}"

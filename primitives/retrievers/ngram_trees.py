@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from primitives.fields import check_ngrams
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.ngram_trees import ROOT, NgramTrees, Tree
@@ -42,12 +43,7 @@ class NgramTreesRetriever(Retriever):
     _store: NgramTrees | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.min_ngram < 1:
-            raise ValueError(f"min_ngram must be ≥ 1, got {self.min_ngram}")
-        if self.max_ngram < self.min_ngram:
-            raise ValueError(
-                f"max_ngram must be ≥ min_ngram ({self.min_ngram}), got {self.max_ngram}"
-            )
+        check_ngrams(self)
 
     def attach(self, store: NgramTrees) -> None:
         """Sets the store to search; it may be shared."""
@@ -80,10 +76,7 @@ class NgramTreesRetriever(Retriever):
             parent = tree.parents[node]
             above = root if parent == ROOT else paths[parent]
             token_ids = (*above.token_ids, tree.token_ids[node])
-            if (
-                above.token_ids[1:]
-                and context.until_eos(above.token_ids[1:])[-1] in context.eos_ids
-            ):
+            if not context.eos_ids.isdisjoint(above.token_ids[1:]):
                 left[node] = 0
             elif parent != ROOT:
                 left[parent] -= count

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Int
 
+from primitives.fields import check_range
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
-from primitives.types import Candidate, Context
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context
 
 
 @RETRIEVERS.register("oracle")
@@ -33,7 +34,7 @@ class Oracle(Retriever):
     """Vanilla's own continuation, spoilt to an accuracy.
 
     Attributes:
-        num_tokens: Draft length, in tokens, at least 1.
+        num_tokens: Draft length, in tokens, in [1, 1024].
         accuracy: Share of tokens that are drafted right where all before them are, in [0, 1].
         seed: Which ones are wrong, at least 0.
     """
@@ -48,13 +49,9 @@ class Oracle(Retriever):
     _wrong_ids: Int[np.ndarray, "m"] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.num_tokens < 1:
-            raise ValueError(f"num_tokens must be ≥ 1, got {self.num_tokens}")
-        if not 0 <= self.accuracy <= 1:
-            raise ValueError(f"accuracy must be in [0, 1], got {self.accuracy}")
-        if self.seed < 0:
-            raise ValueError(f"seed must be ≥ 0, got {self.seed}")
-        self._spoil((), 1)
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
+        check_range(self, "accuracy", least=0, most=1)
+        check_range(self, "seed", least=0)
 
     def begin(self, context: Context) -> None:
         """Takes vanilla's answer to this prompt; without one it proposes nothing."""

@@ -5,7 +5,7 @@ behind the match are the draft.
 
 Source: Saxena 2023, prompt-lookup-decoding (repository apoorvumang/prompt-lookup-decoding);
 `prompt_lookup_num_tokens` of Hugging Face transformers, generation/candidate_generator.py.
-Cost: O(s * max_ngram^2) vectorised comparisons per propose, nothing per observe.
+Cost: O(s) vectorised comparisons per propose and those of the hits, nothing per observe.
 Deviations: `allow_short=False, match="first"` is the original rule (a match must be followed by
 `num_tokens` tokens and lie more than n tokens before the end); `allow_short=True, match="first",
 max_ngram=2` is the rule of transformers, but for EOS, which it drops from drafts. `match="all"` is
@@ -21,10 +21,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
+from primitives.fields import check_ngrams, check_range, check_words
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
-from primitives.structures.ngram_lookup import match_ends
-from primitives.types import Candidate, Context
+from primitives.structures.ngram_lookup import ngram_matches
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context
 
 
 @RETRIEVERS.register("prompt_lookup")
@@ -35,7 +36,7 @@ class PromptLookup(Retriever):
     Attributes:
         max_ngram: Longest n that is looked up, in tokens, at least `min_ngram`.
         min_ngram: Shortest n, in tokens, at least 1.
-        num_tokens: Draft length behind the match, in tokens, at least 1.
+        num_tokens: Draft length behind the match, in tokens, in [1, 1024].
         match: Which occurrence is copied: the `first` (oldest), the `last` (most recent), or
             `all`: every distinct continuation, longer matches first, then more recent ones, each
             with the count of its occurrences behind a match of the same length.
@@ -51,16 +52,9 @@ class PromptLookup(Retriever):
     allow_short: bool = True
 
     def __post_init__(self) -> None:
-        if self.min_ngram < 1:
-            raise ValueError(f"min_ngram must be ≥ 1, got {self.min_ngram}")
-        if self.max_ngram < self.min_ngram:
-            raise ValueError(
-                f"max_ngram must be ≥ min_ngram ({self.min_ngram}), got {self.max_ngram}"
-            )
-        if self.num_tokens < 1:
-            raise ValueError(f"num_tokens must be ≥ 1, got {self.num_tokens}")
-        if self.match not in ("first", "last", "all"):
-            raise ValueError(f"match must be first, last or all, got {self.match!r}")
+        check_words(self)
+        check_ngrams(self)
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
 
     def propose(self, context: Context, limit: int) -> list[Candidate]:
         """Continuations of earlier occurrences; scores are match lengths.
@@ -96,8 +90,9 @@ class PromptLookup(Retriever):
     def _matches(self, ids: Int[np.ndarray, "s"]) -> Iterator[tuple[int, int]]:
         """Pairs (n, end of a match), in the order in which they are to be tried."""
         num_ids = len(ids)
-        for ngram in range(min(self.max_ngram, num_ids - 1), self.min_ngram - 1, -1):
-            ends = match_ends(ids, ngram)
+        for ngram, ends in ngram_matches(
+            ids, ids, min_ngram=self.min_ngram, max_ngram=self.max_ngram
+        ):
             if not self.allow_short:
                 ends = ends[(ends + self.num_tokens <= num_ids) & (ends < num_ids - ngram)]
             for end in (ends if self.match == "first" else ends[::-1]).tolist():

@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from primitives.fields import check_range
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.growing_states import GrowingStates
-from primitives.types import Candidate, Context, StepOutcome
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context, StepOutcome
 
 
 @RETRIEVERS.register("prompt_lookup_ranked")
@@ -33,7 +34,7 @@ class PromptLookupRanked(Retriever):
 
     Attributes:
         layer: The layer whose outputs are compared, as a share of the target's layers in (0, 1].
-        num_tokens: Draft length behind pending, in tokens, at least 1.
+        num_tokens: Draft length behind pending, in tokens, in [1, 1024].
         num_candidates: Most candidates, at least 1; distinct ones, from the best places.
     """
 
@@ -46,12 +47,9 @@ class PromptLookupRanked(Retriever):
     _states: GrowingStates | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 < self.layer <= 1:
-            raise ValueError(f"layer must be in (0, 1], got {self.layer}")
-        if self.num_tokens < 1:
-            raise ValueError(f"num_tokens must be ≥ 1, got {self.num_tokens}")
-        if self.num_candidates < 1:
-            raise ValueError(f"num_candidates must be ≥ 1, got {self.num_candidates}")
+        check_range(self, "layer", above=0, most=1)
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
+        check_range(self, "num_candidates", least=1)
 
     @property
     def hidden_layer(self) -> float:

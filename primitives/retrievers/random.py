@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from primitives.fields import check_range
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
-from primitives.types import Candidate, Context
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context
 
 
 @RETRIEVERS.register("random")
@@ -22,7 +23,7 @@ class RandomTokens(Retriever):
     """Uniform tokens, a function of the text so far.
 
     Attributes:
-        num_tokens: Draft length, in tokens, at least 1.
+        num_tokens: Draft length, in tokens, in [1, 1024].
         num_candidates: Most drafts per step, at least 1.
         seed: Gives other tokens for the same text, at least 0.
     """
@@ -32,12 +33,9 @@ class RandomTokens(Retriever):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.num_tokens < 1:
-            raise ValueError(f"num_tokens must be ≥ 1, got {self.num_tokens}")
-        if self.num_candidates < 1:
-            raise ValueError(f"num_candidates must be ≥ 1, got {self.num_candidates}")
-        if self.seed < 0:
-            raise ValueError(f"seed must be ≥ 0, got {self.seed}")
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
+        check_range(self, "num_candidates", least=1)
+        check_range(self, "seed", least=0)
 
     def propose(self, context: Context, limit: int) -> list[Candidate]:
         """Drafts that end at an EOS; all score alike."""

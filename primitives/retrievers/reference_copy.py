@@ -23,10 +23,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from primitives.fields import check_ngrams, check_range, check_words
 from primitives.interfaces import DatastoreKind, Retriever
 from primitives.registry import RETRIEVERS
+from primitives.structures.ngram_lookup import ngram_matches
 from primitives.structures.suffix_array import TokenStore
-from primitives.types import Candidate, Context
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context
 
 
 class _Match(NamedTuple):
@@ -49,7 +51,7 @@ class ReferenceCopy(Retriever):
         source: Where the documents are: the `prompt` as one document, or a `datastore` of tokens.
         min_ngram: Trigger length: shortest match that is copied from, in tokens, at least 1.
         max_ngram: Longest match that is looked for, in tokens, at least `min_ngram`.
-        num_tokens: Most tokens that are copied, at least 1. The paper's k counts the row of
+        num_tokens: Most tokens that are copied, in [1, 1024]. The paper's k counts the row of
             pending, too: its k = 20 is 19 here.
     """
 
@@ -63,16 +65,9 @@ class ReferenceCopy(Retriever):
     _store: TokenStore | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.source not in ("prompt", "datastore"):
-            raise ValueError(f"source must be prompt or datastore, got {self.source!r}")
-        if self.min_ngram < 1:
-            raise ValueError(f"min_ngram must be ≥ 1, got {self.min_ngram}")
-        if self.max_ngram < self.min_ngram:
-            raise ValueError(
-                f"max_ngram must be ≥ min_ngram ({self.min_ngram}), got {self.max_ngram}"
-            )
-        if self.num_tokens < 1:
-            raise ValueError(f"num_tokens must be ≥ 1, got {self.num_tokens}")
+        check_words(self)
+        check_ngrams(self)
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
 
     @property
     def wanted_datastore(self) -> DatastoreKind | None:
@@ -118,16 +113,10 @@ class ReferenceCopy(Retriever):
         ]
 
     def _in_prompt(self, prompt: Int[np.ndarray, "s"], output: Int[np.ndarray, "o"]) -> _Match:
-        """The ends of longer matches are among those of shorter ones: sifted token by token."""
-        match_len, ends = 0, np.arange(1, len(prompt))
-        for length in range(1, min(self.max_ngram, len(output)) + 1):
-            ends = ends[ends >= length]
-            ends = ends[prompt[ends - length] == output[-length]]
-            if len(ends) == 0:
-                break
-            match_len, end = length, int(ends[0])
-        if match_len == 0:
+        found = ngram_matches(prompt, output, min_ngram=self.min_ngram, max_ngram=self.max_ngram)
+        if not found:
             return NO_MATCH
+        match_len, end = found[0][0], int(found[0][1][0])
         return _Match(match_len, end, prompt[end : end + self.num_tokens].tolist())
 
     def _in_store(self, output: Int[np.ndarray, "o"]) -> _Match:

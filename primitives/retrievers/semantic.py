@@ -29,11 +29,12 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import DatastoreKind, Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.hidden_states import GrowingKeys, HiddenStateStore, raw_keys
-from primitives.structures.ngram_lookup import match_ends
-from primitives.types import Candidate, Context, StepOutcome, rank_candidates
+from primitives.structures.ngram_lookup import ngram_matches
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context, StepOutcome, rank_candidates
 
 
 class _Hit(NamedTuple):
@@ -60,7 +61,7 @@ class Semantic(Retriever):
         seed_prompt: Whether the text that is searched includes the prompt.
         num_neighbors: Neighbours that each of the two gives, at least 1.
         num_candidates: Most candidates, at least 1.
-        num_tokens: Most tokens of a candidate, the first one included, at least 2.
+        num_tokens: Most tokens of a candidate, the first one included, in [2, 1024].
         alpha: Weight of agreeing with pending, at least 0; above 2 * beta it decides alone.
         beta: Weight of the cosine, above 0.
         drop_prefixes: Whether candidates that are the beginning of a better one are left out.
@@ -90,17 +91,13 @@ class Semantic(Retriever):
     def __post_init__(self) -> None:
         if not (self.static or self.dynamic):
             raise ValueError("static and dynamic must not both be false: nothing would be searched")
-        for name, least in (
-            ("num_neighbors", 1), ("num_candidates", 1), ("num_tokens", 2), ("max_ngram", 1)
-        ):  # fmt: skip
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be ≥ {least}, got {getattr(self, name)}")
-        if not 0 <= self.alpha < math.inf:
-            raise ValueError(f"alpha must be ≥ 0 and finite, got {self.alpha}")
-        if not 0 < self.beta < math.inf:
-            raise ValueError(f"beta must be > 0 and finite, got {self.beta}")
-        if self.fallback not in ("none", "prompt_lookup"):
-            raise ValueError(f"fallback must be none or prompt_lookup, got {self.fallback!r}")
+        check_words(self)
+        check_range(self, "num_neighbors", "num_candidates", "max_ngram", least=1)
+        check_range(self, "num_tokens", least=2, most=MAX_DRAFT_NODES)
+        check_range(self, "alpha", least=0, below=math.inf)
+        check_range(self, "beta", above=0, below=math.inf)
+        if not self.dynamic:
+            self.needs = frozenset({"hidden"})
 
     @property
     def wanted_datastore(self) -> DatastoreKind | None:
@@ -182,13 +179,10 @@ class Semantic(Retriever):
     def _lexical_hits(self, context: Context) -> Iterator[_Hit]:
         """What followed the longest n-gram that occurs before, behind pending."""
         ids = context.ids_with_pending
-        for ngram in range(min(self.max_ngram, len(ids) - 1), 0, -1):
-            ends = match_ends(ids, ngram).tolist()
-            for end in ends[::-1]:
+        for ngram, ends in ngram_matches(ids, ids, max_ngram=self.max_ngram)[:1]:
+            for end in ends[::-1].tolist():
                 draft = ids[end : end + self.num_tokens - 1].tolist()
                 yield _Hit((context.pending_id, *draft), 0.0, end, "lexical", ngram)
-            if ends:
-                return
 
     def _candidates(self, hits: list[_Hit], pending_id: int) -> list[Candidate]:
         """One candidate per continuation, from its best hit; of equals the first."""

@@ -25,11 +25,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from primitives.fields import check_ngrams, check_range
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.count_trie import CountTrie
 from primitives.structures.suffix_array import TokenStore
-from primitives.types import Candidate, Context
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context
 
 MAX_HITS = 2**20
 
@@ -56,26 +57,19 @@ class SuffixArrayRetriever(Retriever):
     _store: TokenStore | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.min_ngram < 1:
-            raise ValueError(f"min_ngram must be ≥ 1, got {self.min_ngram}")
-        if self.max_ngram < self.min_ngram:
-            raise ValueError(
-                f"max_ngram must be ≥ min_ngram ({self.min_ngram}), got {self.max_ngram}"
-            )
-        if not 1 <= self.num_tokens <= 1024:
-            raise ValueError(f"num_tokens must be in [1, 1024], got {self.num_tokens}")
-        if not 1 <= self.max_hits <= MAX_HITS:
-            raise ValueError(f"max_hits must be in [1, {MAX_HITS}], got {self.max_hits}")
+        check_ngrams(self)
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
+        check_range(self, "max_hits", least=1, most=MAX_HITS)
 
     def attach(self, store: TokenStore) -> None:
         """Sets the store to search; it may be shared.
 
         Compiles what `propose` runs on this kind of store, so that no step has to.
         """
-        text = [0] * (self.min_ngram + 1)
-        self._store = TokenStore.from_documents([[text]], store.vocab_size)
+        text = [0, 0]
         context = Context(ids_with_pending=np.array(text), num_prompt_tokens=1, vocab_size=1)
-        self.propose(context, 1)
+        stand_in = TokenStore.from_documents([[text]], store.vocab_size)
+        self._candidates(stand_in, context, limit=1, min_len=1)
         self._store = store
 
     def propose(self, context: Context, limit: int) -> list[Candidate]:
@@ -90,15 +84,20 @@ class SuffixArrayRetriever(Retriever):
         """
         if self._store is None:
             raise RuntimeError("retriever 'suffix_array' searches a token store: attach one first")
-        match = self._store.longest_match(
-            context.ids_with_pending, min_len=self.min_ngram, max_len=self.max_ngram
+        return self._candidates(self._store, context, limit=limit, min_len=self.min_ngram)
+
+    def _candidates(
+        self, store: TokenStore, context: Context, *, limit: int, min_len: int
+    ) -> list[Candidate]:
+        match = store.longest_match(
+            context.ids_with_pending, min_len=min_len, max_len=self.max_ngram
         )
-        if match.match_len == 0:
+        if limit < 1 or match.match_len == 0:
             return []
-        hits = self._store.ends(match, self.max_hits)
+        hits = store.ends(match, self.max_hits)
         rows = [chunk.behind(ends, self.num_tokens) for chunk, _, ends in hits]
         positions = _joined([ends + offset if offset else ends for _, offset, ends in hits])
-        trie = CountTrie(_joined(rows), end=self._store.vocab_size, limit=limit)
+        trie = CountTrie(_joined(rows), end=store.vocab_size, limit=limit)
         return [
             Candidate(
                 token_ids=token_ids,

@@ -28,12 +28,13 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import DatastoreKind, Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.corpus_automaton import CorpusAutomaton
 from primitives.structures.suffix_array import TokenStore
 from primitives.structures.suffix_automaton import SEPARATOR, SuffixAutomaton
-from primitives.types import Candidate, Context, StepOutcome
+from primitives.types import MAX_CHILDREN, MAX_DRAFT_NODES, Candidate, Context, StepOutcome
 
 Match = tuple[int, int]
 
@@ -46,10 +47,11 @@ class SuffixAutomatonRetriever(Retriever):
     Attributes:
         rule: How long drafts are: `alone` by the match, `combined` fixed or none.
         use_static: Whether a corpus is searched, too.
-        max_tokens: `alone`: most tokens of a draft, pending included, at least 2.
+        max_tokens: `alone`: most tokens of a draft, pending included, in [2, 1024].
         alpha: `alone`: draft tokens per matched token, above 0.
-        width: `alone`: most nodes per depth, and children per node, of drafts from the corpus.
-        num_tokens: `combined`: tokens of a draft, pending included, at least 2.
+        width: `alone`: most nodes per depth, and children per node, of drafts from the corpus,
+            in [1, 64].
+        num_tokens: `combined`: tokens of a draft, pending included, in [2, 1024].
         len_threshold: `combined`: shortest match that is used, in tokens, at least 1.
         len_bias: How many tokens a match in the corpus counts less, at least 0.
     """
@@ -70,16 +72,12 @@ class SuffixAutomatonRetriever(Retriever):
     _match: Match = field(default=(0, 0), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.rule not in ("alone", "combined"):
-            raise ValueError(f"rule must be alone or combined, got {self.rule!r}")
-        for name, least in (
-            ("max_tokens", 2), ("width", 1), ("num_tokens", 2), ("len_threshold", 1),
-            ("len_bias", 0),
-        ):  # fmt: skip
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be ≥ {least}, got {getattr(self, name)}")
-        if not 0 < self.alpha < math.inf:
-            raise ValueError(f"alpha must be > 0 and finite, got {self.alpha}")
+        check_words(self)
+        check_range(self, "max_tokens", "num_tokens", least=2, most=MAX_DRAFT_NODES)
+        check_range(self, "width", least=1, most=MAX_CHILDREN)
+        check_range(self, "len_threshold", least=1)
+        check_range(self, "len_bias", least=0)
+        check_range(self, "alpha", above=0, below=math.inf)
 
     @property
     def wanted_datastore(self) -> DatastoreKind | None:

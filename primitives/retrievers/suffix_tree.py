@@ -28,11 +28,12 @@ from typing import Literal
 
 import numpy as np
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.draft_nodes import DraftNodes
 from primitives.structures.suffix_tree import SuffixTree
-from primitives.types import Candidate, Context, StepOutcome
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context, StepOutcome
 
 
 @RETRIEVERS.register("suffix_tree")
@@ -46,7 +47,7 @@ class SuffixTreeRetriever(Retriever):
             oldest is forgotten first. None for no limit, 0 for no global tree.
         include_current: Whether the output so far is in the global tree, as in the authors' code;
             otherwise it gets there when the request is over.
-        num_tokens: Most draft nodes, at least 1.
+        num_tokens: Most draft nodes, in [1, 1024].
         factor: Draft nodes per matched token, at least 0.
         offset: Draft nodes besides, in tokens; may be negative.
         min_token_prob: Least estimated probability of a node, its path's, in [0, 1].
@@ -68,19 +69,14 @@ class SuffixTreeRetriever(Retriever):
     _num_prompt: int = field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name, least in (("max_depth", 2), ("num_tokens", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be ≥ {least}, got {getattr(self, name)}")
-        if self.max_cached_requests is not None and self.max_cached_requests < 0:
-            raise ValueError(f"max_cached_requests must be ≥ 0, got {self.max_cached_requests}")
-        if not 0 <= self.factor < math.inf:
-            raise ValueError(f"factor must be ≥ 0 and finite, got {self.factor}")
-        if not math.isfinite(self.offset):
-            raise ValueError(f"offset must be finite, got {self.offset}")
-        if not 0 <= self.min_token_prob <= 1:
-            raise ValueError(f"min_token_prob must be in [0, 1], got {self.min_token_prob}")
-        if self.draft not in ("path", "tree"):
-            raise ValueError(f"draft must be path or tree, got {self.draft!r}")
+        check_words(self)
+        check_range(self, "max_depth", least=2)
+        check_range(self, "num_tokens", least=1, most=MAX_DRAFT_NODES)
+        if self.max_cached_requests is not None:
+            check_range(self, "max_cached_requests", least=0)
+        check_range(self, "factor", least=0, below=math.inf)
+        check_range(self, "offset", above=-math.inf, below=math.inf)
+        check_range(self, "min_token_prob", least=0, most=1)
         if self.max_cached_requests == 0:
             self.is_cross_request = False
 

@@ -22,10 +22,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
+from primitives.fields import check_range
 from primitives.interfaces import Retriever
 from primitives.registry import RETRIEVERS
 from primitives.structures.rank_templates import Node, Template, rank_template
-from primitives.types import Candidate, Context, StepOutcome
+from primitives.types import MAX_CHILDREN, Candidate, Context, StepOutcome
 
 COLD = -1
 
@@ -36,7 +37,7 @@ class TokenRecycling(Retriever):
     """Successors of tokens by rank, as a template asks for them.
 
     Attributes:
-        num_successors: Successors that are kept per token, at least 1.
+        num_successors: Successors that are kept per token, in [1, 64].
         template: Which are drafted: `token_recycling` (80 nodes), or a list of nodes, each a list
             of ranks on the way to it, parents and better siblings first; what the builder
             `static_template` is to place has to be in it.
@@ -56,8 +57,7 @@ class TokenRecycling(Retriever):
     )
 
     def __post_init__(self) -> None:
-        if self.num_successors < 1:
-            raise ValueError(f"num_successors must be ≥ 1, got {self.num_successors}")
+        check_range(self, "num_successors", least=1, most=MAX_CHILDREN)
         self._nodes = rank_template(self.template)
         if self.learn_prompt:
             self.needs = frozenset({"node_top_ids", "prompt_top_ids"})

@@ -46,14 +46,21 @@ class DraftNode:
     @property
     def path(self) -> list[DraftNode]:
         """From the root down to this node."""
-        above = [] if self.parent is None else self.parent.path
-        return [*above, self]
+        upwards, node = [self], self.parent
+        while node is not None:
+            upwards.append(node)
+            node = node.parent
+        return upwards[::-1]
 
     def leaves(self) -> list[DraftNode]:
         """Leaves at or below this node, depth first, in the order of children."""
-        if not self.children:
-            return [self]
-        return [leaf for child in self.children for leaf in child.leaves()]
+        leaves, to_visit = [], [self]
+        while to_visit:
+            node = to_visit.pop()
+            to_visit += reversed(node.children)
+            if not node.children:
+                leaves.append(node)
+        return leaves
 
 
 Forward = Callable[[Sequence[DraftNode]], Float[Tensor, "m v"]]

@@ -70,7 +70,7 @@ def grow(
     most = (room + 1) * max(width, 1)
     queue, first, stop = np.empty(most + room + 1, dtype=np.int64), 0, 0  # Items, best first.
     items, item_probs = np.empty((len(queue), 3), dtype=np.int64), np.empty((len(queue), 2))
-    used = np.zeros(max_depth + 1, dtype=np.int64)
+    used = np.zeros(min(max_depth, room) + 1, dtype=np.int64)
     num_items, num, parent, depth, path_prob = 0, 0, -1, 0, 1.0
     while num < room:
         edge, num_seen = states[state, FIRST_EDGE], 0

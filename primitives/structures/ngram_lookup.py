@@ -1,6 +1,6 @@
-"""Where the last tokens of a text have occurred before.
+"""Where the last tokens of a text have occurred before, or in another text.
 
-Cost: O(s * ngram) vectorised comparisons.
+Cost: O(s) vectorised comparisons for n = 1, then only what is left of the hits per longer n.
 """
 
 from __future__ import annotations
@@ -9,14 +9,32 @@ import numpy as np
 from jaxtyping import Int
 
 
-def match_ends(ids: Int[np.ndarray, "s"], ngram: int) -> Int[np.ndarray, "m"]:
-    """Ascending ends (exclusive) of earlier occurrences of the last `ngram` ids.
+def ngram_matches(
+    ids: Int[np.ndarray, "s"], query: Int[np.ndarray, "q"], *, min_ngram: int = 1, max_ngram: int
+) -> list[tuple[int, Int[np.ndarray, "m"]]]:
+    """Occurrences of the last tokens of a query, by length.
 
-    An occurrence may overlap the end of the text; at least one id follows each. `ngram` must be
-    at least 1 and less than the number of ids.
+    Args:
+        ids: The text that is searched; the query itself, for what has occurred in it before.
+        query: Its last n tokens are looked up.
+        min_ngram: Shortest n, in tokens, at least 1.
+        max_ngram: Longest n, in tokens.
+
+    Returns:
+        Pairs of n and the ascending ends (exclusive) of its occurrences, longest n first; only
+        those with an occurrence. At least one id follows each; they may overlap each other.
     """
-    num_windows = len(ids) - ngram  # The window at the very end is the query itself.
-    hits = np.ones(num_windows, dtype=bool)
-    for offset in range(ngram):
-        hits &= ids[offset : offset + num_windows] == ids[num_windows + offset]
-    return np.flatnonzero(hits) + ngram
+    found: list[tuple[int, np.ndarray]] = []
+    if len(query) == 0:
+        return found
+    # The ends of longer matches are among those of shorter ones.
+    ends = np.flatnonzero(ids[:-1] == query[-1]) + 1
+    for ngram in range(1, min(max_ngram, len(query)) + 1):
+        if ngram > 1:
+            ends = ends[ends >= ngram]
+            ends = ends[ids[ends - ngram] == query[-ngram]]
+        if len(ends) == 0:
+            break
+        if ngram >= min_ngram:
+            found.append((ngram, ends))
+    return found[::-1]

@@ -52,7 +52,10 @@ class SuffixAutomaton:
     """All substrings of the sequences so far.
 
     Args:
-        num_tokens: How many tokens to make room for; more may come.
+        num_tokens: How many tokens to make room for, at most 2^28; more may come.
+
+    Raises:
+        ValueError: If it is more than that.
     """
 
     def __init__(self, num_tokens: int = 0) -> None:
@@ -168,7 +171,12 @@ class SuffixAutomaton:
         return self._states, self._edges, self._slots, self._sizes
 
     def _clear(self, num_tokens: int) -> None:
-        """Starts anew, with room for some tokens."""
+        """Starts anew, with room for some tokens.
+
+        Raises:
+            ValueError: If that is more than 2^28.
+        """
+        _check_size(num_tokens)
         self._num_text = 0
         self._text = np.empty(num_tokens, dtype=np.int32)
         self._states = np.zeros((2 * num_tokens + 2, 8), dtype=np.int32)
@@ -183,9 +191,8 @@ class SuffixAutomaton:
         """Makes room for tokens and writes them behind the text; returns the view of them."""
         start, stop = self._num_text, self._num_text + len(token_ids)
         if stop > len(self._text):
-            if stop > MAX_TOKENS:
-                raise ValueError(f"a suffix automaton holds up to {MAX_TOKENS} tokens, got {stop}")
-            num_tokens = max(stop, 2 * len(self._text))
+            _check_size(stop)
+            num_tokens = min(max(stop, 2 * len(self._text)), MAX_TOKENS)
             self._text = _grown(self._text, num_tokens)
             self._states = _grown(self._states, 2 * num_tokens + 2)
             self._edges = _grown(self._edges, 3 * num_tokens + 2)
@@ -194,6 +201,11 @@ class SuffixAutomaton:
         self._text[start:stop] = token_ids
         self._num_text = stop
         return self._text[start:stop]
+
+
+def _check_size(num_tokens: int) -> None:
+    if num_tokens > MAX_TOKENS:
+        raise ValueError(f"a suffix automaton holds up to {MAX_TOKENS} tokens, got {num_tokens}")
 
 
 def _empty_slots(num_edges: int) -> Int[np.ndarray, "h"]:

@@ -27,6 +27,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from primitives.fields import check_range
 from primitives.interfaces import TreeBuilder
 from primitives.registry import TREE_BUILDERS
 from primitives.structures.candidate_trie import CandidateTrie
@@ -47,8 +48,9 @@ class BestFirst(TreeBuilder):
     threshold: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.threshold >= 0:
-            raise ValueError(f"threshold must be ≥ 0, got {self.threshold}")
+        check_range(self, "threshold", least=0)
+        if self.threshold > 0:
+            object.__setattr__(self, "is_monotone", False)
 
     def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
         """Node 0 and the `budget` most probable nodes; of equal ones those of smaller depth."""

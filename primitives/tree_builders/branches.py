@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from primitives.fields import check_words
 from primitives.interfaces import TreeBuilder
 from primitives.registry import TREE_BUILDERS
 from primitives.structures.origin_tree import tree_of_origins
@@ -41,8 +42,7 @@ class Branches(TreeBuilder):
     duplicates: Literal["charge", "drop"] = "charge"
 
     def __post_init__(self) -> None:
-        if self.duplicates not in ("charge", "drop"):
-            raise ValueError(f"duplicates must be charge or drop, got {self.duplicates!r}")
+        check_words(self)
 
     def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
         """Node 0 and up to `budget` nodes of the best branches."""

@@ -76,15 +76,13 @@ class Sequoia(TreeBuilder):
 
         A parent comes before its children, so that the first ones complete a tree.
         """
-        siblings: Counter[int] = Counter()
-        probs: list[float] = []
-        for parent in trie.parents:
+        siblings = Counter({-1: 1})
+        probs = [1.0]
+        for parent in trie.parents[1:]:
             rank = siblings[parent]
             siblings[parent] += 1
             prob = self.acceptance[rank] if rank < len(self.acceptance) else 0.0
             probs.append(prob * (1.0 if parent < 0 else probs[parent]))
-            if len(probs) == 1:
-                probs[0] = 1.0
         others = [i for i in range(1, len(trie)) if i not in placed and probs[i] > 0]
         return sorted(others, key=lambda i: (-probs[i], trie.depths[i], i))
 

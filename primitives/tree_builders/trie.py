@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from primitives.fields import check_words
 from primitives.interfaces import TreeBuilder
 from primitives.registry import TREE_BUILDERS
 from primitives.structures.origin_tree import are_sampled, tree_of_origins
@@ -38,8 +39,8 @@ class Trie(TreeBuilder):
     Attributes:
         select: Which nodes fill the budget: those of the best candidates (`rank`), those that most
             occurrences pass through (`frequency`), or what the published cut of REST leaves of
-            these (`rest`, whose trees need not grow with the budget). Candidates that were sampled
-            are taken in the order of drawing, whatever it says.
+            these (`rest`). Candidates that were sampled are taken in the order of drawing, whatever
+            it says.
     """
 
     is_monotone = True
@@ -47,8 +48,9 @@ class Trie(TreeBuilder):
     select: Literal["rank", "frequency", "rest"] = "rank"
 
     def __post_init__(self) -> None:
-        if self.select not in ("rank", "frequency", "rest"):
-            raise ValueError(f"select must be rank, frequency or rest, got {self.select!r}")
+        check_words(self)
+        if self.select == "rest":
+            object.__setattr__(self, "is_monotone", False)
 
     def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
         """Node 0 and up to `budget` nodes of the prefix tree."""

@@ -32,12 +32,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
@@ -45,7 +46,7 @@ from primitives.structures.relaxed_rules import best_log_probs, may_relax, regre
 from primitives.structures.relaxed_sampling import sample_relaxed
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk, TokenScores, score_tokens
 from primitives.structures.scaled_embeddings import ScaledEmbeddings
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 Rule = Literal["greedy", "sampling"]
 Siblings = Literal["published", "exact"]
@@ -71,7 +72,7 @@ class Arc(Verifier):
     """
 
     needs = frozenset({"embeddings"})
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     rule: Rule = "greedy"
     c_e: float = 0.00123
@@ -87,19 +88,11 @@ class Arc(Verifier):
     )
 
     def __post_init__(self) -> None:
-        for name, words in (("rule", get_args(Rule)), ("siblings", get_args(Siblings))):
-            if (word := getattr(self, name)) not in words:
-                raise ValueError(f"{name} must be one of {', '.join(words)}, got {word!r}")
-        for name in ("c_e", "c_l"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be ≥ 0 and finite, got {getattr(self, name)}")
-        if not 0 < self.tau_delta < math.inf:
-            raise ValueError(f"tau_delta must be > 0 and finite, got {self.tau_delta}")
-        if not 0 <= self.theta < 1:
-            raise ValueError(f"theta must be in [0, 1), got {self.theta}")
-        for name in ("min_prob", "boost"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+        check_words(self)
+        check_range(self, "c_e", "c_l", least=0, below=math.inf)
+        check_range(self, "tau_delta", above=0, below=math.inf)
+        check_range(self, "theta", least=0, below=1)
+        check_range(self, "min_prob", "boost", least=0, most=1)
         if self.rule == "sampling":
             object.__setattr__(self, "samples", True)
 

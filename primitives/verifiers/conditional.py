@@ -25,11 +25,13 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from primitives.fields import check_range
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
+from primitives.structures.relaxed_rules import may_relax
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
-from primitives.types import SIBLING_SOURCE, DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, SIBLING_SOURCE, DraftTree, Verdict
 
 
 @VERIFIERS.register("conditional")
@@ -46,7 +48,7 @@ class Conditional(Verifier):
         eos_requires_em: Keep no mismatch that is an EOS or stands where the argmax is one.
     """
 
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     alpha: float = 0.1
     beta: float = 0.5
@@ -54,10 +56,7 @@ class Conditional(Verifier):
     eos_requires_em: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.alpha < math.inf:
-            raise ValueError(f"alpha must be ≥ 0 and finite, got {self.alpha}")
-        if not 0 <= self.beta < math.inf:
-            raise ValueError(f"beta must be ≥ 0 and finite, got {self.beta}")
+        check_range(self, "alpha", "beta", least=0, below=math.inf)
 
     def verify(
         self,
@@ -74,11 +73,10 @@ class Conditional(Verifier):
         def reasons(mismatches: Mismatches) -> np.ndarray:
             scores = mismatches.scores
             threshold = self.beta - self.alpha * scores.entropies
-            is_kept = (np.exp(scores.log_probs) >= threshold) & (mismatches.depth > 0)
+            is_kept = may_relax(mismatches, eos_ids, eos_requires_em=self.eos_requires_em)
+            is_kept &= np.exp(scores.log_probs) >= threshold
             if self.strict_siblings:
                 is_kept &= ~is_sibling[mismatches.nodes]
-            if self.eos_requires_em:
-                is_kept &= ~scores.involves(eos_ids)
             return np.where(is_kept, "threshold", "")
 
         return RelaxedWalk(tree, last_logits, logits).verdict(reasons)

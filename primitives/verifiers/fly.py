@@ -21,19 +21,20 @@ bound of regret: any token may be forgiven. `eos_requires_em` is ours.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.relaxed_rules import may_relax
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
 from primitives.structures.top_tokens import top_logits
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 WindowRule = Literal["code", "paper"]
 Gate = Literal["top3", "norm", "none"]
@@ -53,7 +54,7 @@ class Fly(Verifier):
         eos_requires_em: Keep no mismatch that is an EOS or stands where the argmax is one.
     """
 
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     rule: WindowRule = "code"
     gate: Gate = "top3"
@@ -62,13 +63,9 @@ class Fly(Verifier):
     eos_requires_em: bool = True
 
     def __post_init__(self) -> None:
-        for name, words in (("rule", get_args(WindowRule)), ("gate", get_args(Gate))):
-            if (word := getattr(self, name)) not in words:
-                raise ValueError(f"{name} must be one of {', '.join(words)}, got {word!r}")
-        if not self.theta >= 0:
-            raise ValueError(f"theta must be ≥ 0, got {self.theta}")
-        if self.window < 1:
-            raise ValueError(f"window must be ≥ 1, got {self.window}")
+        check_words(self)
+        check_range(self, "theta", least=0)
+        check_range(self, "window", least=1)
 
     def verify(
         self,

@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
@@ -40,7 +41,7 @@ from primitives.structures.relaxed_rules import (
     regret_bounds,
 )
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 Divergence = Literal["js", "js_code", "kl_qp", "kl_pq", "tv"]
 BISECTIONS = 60
@@ -61,7 +62,7 @@ class Fuzzy(Verifier):
         eos_requires_em: Keep no mismatch that is an EOS or stands where the argmax is one.
     """
 
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     divergence: Divergence = "js"
     threshold: float = 0.4
@@ -69,14 +70,9 @@ class Fuzzy(Verifier):
     eos_requires_em: bool = True
 
     def __post_init__(self) -> None:
-        if self.divergence not in (words := get_args(Divergence)):
-            raise ValueError(
-                f"divergence must be one of {', '.join(words)}, got {self.divergence!r}"
-            )
-        if not 0 <= self.threshold < math.inf:
-            raise ValueError(f"threshold must be ≥ 0 and finite, got {self.threshold}")
-        if self.top_k < 0:
-            raise ValueError(f"top_k must be ≥ 0, got {self.top_k}")
+        check_words(self)
+        check_range(self, "threshold", least=0, below=math.inf)
+        check_range(self, "top_k", least=0)
 
     def verify(
         self,

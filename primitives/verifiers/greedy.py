@@ -15,7 +15,7 @@ from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.tree_walk import walk_exact_matches
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 
 @VERIFIERS.register("greedy")
@@ -24,7 +24,7 @@ class Greedy(Verifier):
     """Exact match with the argmax; ties go to the smallest id."""
 
     is_lossless_greedy = True
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     def verify(
         self,

@@ -28,12 +28,13 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from primitives.fields import check_range
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.relaxed_rules import may_relax
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 JudgeHead = Callable[[Tensor], Tensor]
 """Hidden states [n d] -> the probability [n] that the token at each will do."""
@@ -51,7 +52,7 @@ class Judge(Verifier):
     """
 
     needs = frozenset({"hidden", "head"})
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     head: str | None = None
     threshold: float = 0.5
@@ -59,8 +60,7 @@ class Judge(Verifier):
     _head: JudgeHead | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 1:
-            raise ValueError(f"threshold must be in [0, 1], got {self.threshold}")
+        check_range(self, "threshold", least=0, most=1)
 
     def attach(self, **resources: Any) -> None:
         """Hands over the `head`, a `JudgeHead`.

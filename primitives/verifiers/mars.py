@@ -21,18 +21,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.relaxed_rules import may_relax, regret_bounds
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 Form = Literal["logit_ratio", "margin", "prob_ratio"]
 
@@ -50,7 +51,7 @@ class Mars(Verifier):
         eos_requires_em: Keep no mismatch that is an EOS or stands where the argmax is one.
     """
 
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     form: Form = "logit_ratio"
     theta: float = 0.9
@@ -59,14 +60,10 @@ class Mars(Verifier):
     eos_requires_em: bool = True
 
     def __post_init__(self) -> None:
-        if self.form not in get_args(Form):
-            raise ValueError(f"form must be one of {', '.join(get_args(Form))}, got {self.form!r}")
-        if not 0 <= self.theta <= 1:
-            raise ValueError(f"theta must be in [0, 1], got {self.theta}")
-        if not 0 <= self.max_margin < math.inf:
-            raise ValueError(f"max_margin must be ≥ 0 and finite, got {self.max_margin}")
-        if not 0 < self.min_ratio <= 1:
-            raise ValueError(f"min_ratio must be in (0, 1], got {self.min_ratio}")
+        check_words(self)
+        check_range(self, "theta", least=0, most=1)
+        check_range(self, "max_margin", least=0, below=math.inf)
+        check_range(self, "min_ratio", above=0, most=1)
 
     def verify(
         self,

@@ -29,7 +29,7 @@ from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.speculative_sampling import walk_ratio_tests
 from primitives.structures.tree_walk import walk_exact_matches
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 
 @VERIFIERS.register("sampling")
@@ -39,7 +39,7 @@ class Sampling(Verifier):
 
     is_lossless_sampling = True
     samples = True
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     def verify(
         self,

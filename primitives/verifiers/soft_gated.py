@@ -34,6 +34,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from primitives.fields import check_range, check_words
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
@@ -44,7 +45,7 @@ from primitives.structures.relaxed_walk import (
     are_top,
     score_tokens,
 )
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 WindowKind = Literal["centred", "causal", "forward"]
 Edge = Literal["zero", "strict", "renorm"]
@@ -77,7 +78,7 @@ class SoftGated(Verifier):
             for no limit.
     """
 
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     gamma: float = 0.05
     k: int = 3
@@ -91,23 +92,15 @@ class SoftGated(Verifier):
     max_consecutive_relaxed: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.gamma >= 0:
-            raise ValueError(f"gamma must be ≥ 0, got {self.gamma}")
-        if self.k < 1:
-            raise ValueError(f"k must be ≥ 1, got {self.k}")
-        if not 1 <= self.window <= MAX_WINDOW:
-            raise ValueError(f"window must be in [1, {MAX_WINDOW}], got {self.window}")
-        if not 0 <= self.max_density <= 1:
-            raise ValueError(f"max_density must be in [0, 1], got {self.max_density}")
-        for name, words in (("window_kind", KINDS), ("left_edge", EDGES), ("right_edge", EDGES)):
-            if (word := getattr(self, name)) not in words:
-                raise ValueError(f"{name} must be one of {', '.join(words)}, got {word!r}")
+        check_words(self)
+        check_range(self, "gamma", least=0)
+        check_range(self, "k", least=1)
+        check_range(self, "window", least=1, most=MAX_WINDOW)
+        check_range(self, "max_density", least=0, most=1)
         if self.window_kind == "centred" and self.window % 2 == 0:
             raise ValueError(f"window must be odd if it is centred, got {self.window}")
-        if self.max_consecutive_relaxed is not None and self.max_consecutive_relaxed < 1:
-            raise ValueError(
-                f"max_consecutive_relaxed must be ≥ 1 or null, got {self.max_consecutive_relaxed}"
-            )
+        if self.max_consecutive_relaxed is not None:
+            check_range(self, "max_consecutive_relaxed", least=1)
 
     def admit(
         self,

@@ -27,7 +27,7 @@ from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.speculative_sampling import walk_ratio_tests
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 
 @VERIFIERS.register("spec_infer")
@@ -37,7 +37,7 @@ class SpecInfer(Verifier):
 
     is_lossless_sampling = True
     samples = True
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     def verify(
         self,

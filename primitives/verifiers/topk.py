@@ -21,12 +21,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from primitives.fields import check_range
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.relaxed_rules import best_log_probs, may_relax, regret_bounds
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 
 @VERIFIERS.register("topk")
@@ -41,17 +42,15 @@ class TopK(Verifier):
         eos_requires_em: Keep no mismatch that is an EOS or stands where the argmax is one.
     """
 
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     k: int = 3
     min_prob: float = 0.0
     eos_requires_em: bool = True
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"k must be ≥ 1, got {self.k}")
-        if not 0 <= self.min_prob <= 1:
-            raise ValueError(f"min_prob must be in [0, 1], got {self.min_prob}")
+        check_range(self, "k", least=1)
+        check_range(self, "min_prob", least=0, most=1)
 
     def verify(
         self,

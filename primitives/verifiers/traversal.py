@@ -24,7 +24,8 @@ update above was checked by exact enumeration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from jaxtyping import Float
 from torch import Tensor
@@ -34,7 +35,7 @@ from primitives.random_source import RandomSource, target_law
 from primitives.registry import VERIFIERS
 from primitives.structures.speculative_sampling import draft_law, left_over, ratio
 from primitives.structures.tree_walk import walk_exact_matches
-from primitives.types import ROOT_REASON, DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, ROOT_REASON, DraftTree, Verdict
 
 
 @VERIFIERS.register("traversal")
@@ -44,7 +45,7 @@ class Traversal(Verifier):
 
     is_lossless_sampling = True
     samples = True
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     def verify(
         self,
@@ -58,12 +59,29 @@ class Traversal(Verifier):
         """Visits leaves depth first until one passes."""
         if tree.draft_probs is None:
             return walk_exact_matches(tree, lambda node: self.choose(logits[node], random))
-        accepted = _Traversal(tree, logits, random).visit(0, 1.0)
-        assert accepted is not None  # Node 0 keeps the rate 1.
-        node, law = accepted
+        node, law = _Traversal(tree, logits, random).accepted()
         path = tree.path_to(node)
         reasons = (ROOT_REASON, *["em"] * (len(path) - 1))
         return Verdict(path=tuple(path), next_id=random.categorical(law), reasons=reasons)
+
+
+@dataclass(kw_only=True, eq=False)
+class _Open:
+    """A node whose children are being visited.
+
+    Attributes:
+        node: Its number.
+        rate: At which it is accepted with the path to it, once no child is left.
+        law: The target's behind it, without what refused children stand for.
+        children: Those not visited yet.
+        rejected: Tokens of those that were refused.
+    """
+
+    node: int
+    rate: float
+    law: Float[Tensor, "v"]
+    children: Iterator[int]
+    rejected: list[int] = field(default_factory=list)
 
 
 class _Traversal:
@@ -73,22 +91,38 @@ class _Traversal:
         self._tree, self._logits, self._random = tree, logits, random
         self._children = tree.children()
 
-    def visit(self, node: int, rate: float) -> tuple[int, Float[Tensor, "v"]] | None:
-        """The accepted node at or below this one, and the law of what follows it."""
-        law = target_law(self._logits[node])
-        rejected: list[int] = []
-        for child in self._children[node]:
+    def accepted(self) -> tuple[int, Float[Tensor, "v"]]:
+        """The accepted node, and the law of what follows it."""
+        above = [self._opened(0, 1.0)]
+        # No recursion: a chain may be deeper than Python's stack.
+        while True:
+            here = above[-1]
+            child = next(here.children, None)
+            if child is None:
+                if self._random.bernoulli(here.rate):  # Node 0 keeps the rate 1.
+                    return here.node, here.law
+                above.pop()
+                self._refuse(above[-1], here.node)
+                continue
             token_id = int(self._tree.token_ids[child])
-            drawn_from = draft_law(self._tree, child, rejected)
-            child_rate = min(rate * ratio(law, drawn_from, token_id), 1.0)
-            # A path of rate 0 holds a token that the target excludes: its nodes are all refused.
-            accepted = self.visit(child, child_rate) if child_rate > 0 else None
-            if accepted is not None:
-                return accepted
-            left = left_over(rate * law, drawn_from, token_id)
-            total = float(left.sum())
-            if total > 0:
-                law = left / total
-            rate = total / (total + 1.0 - rate) if rate < 1 else 1.0
-            rejected.append(token_id)
-        return (node, law) if self._random.bernoulli(rate) else None
+            drawn_from = draft_law(self._tree, child, here.rejected)
+            rate = min(here.rate * ratio(here.law, drawn_from, token_id), 1.0)
+            if rate > 0:
+                above.append(self._opened(child, rate))
+            else:
+                # The path holds a token that the target excludes: its nodes are all refused.
+                self._refuse(here, child)
+
+    def _opened(self, node: int, rate: float) -> _Open:
+        law = target_law(self._logits[node])
+        return _Open(node=node, rate=rate, law=law, children=iter(self._children[node]))
+
+    def _refuse(self, parent: _Open, child: int) -> None:
+        token_id = int(self._tree.token_ids[child])
+        drawn_from = draft_law(self._tree, child, parent.rejected)
+        left = left_over(parent.rate * parent.law, drawn_from, token_id)
+        total = float(left.sum())
+        if total > 0:
+            parent.law = left / total
+        parent.rate = total / (total + 1.0 - parent.rate) if parent.rate < 1 else 1.0
+        parent.rejected.append(token_id)

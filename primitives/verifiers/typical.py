@@ -29,12 +29,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from primitives.fields import check_range
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.relaxed_rules import may_relax, regret_bounds
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk, TokenScores, score_tokens
-from primitives.types import DraftTree, Verdict
+from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 
 @VERIFIERS.register("typical")
@@ -50,7 +51,7 @@ class Typical(Verifier):
         eos_requires_em: Keep no mismatch that is an EOS or stands where the argmax is one.
     """
 
-    valid_proposals = frozenset({"point_mass", "iid", "without_replacement"})
+    valid_proposals = ALL_PROPOSALS
 
     epsilon: float = 0.3
     delta: float = 0.09
@@ -58,12 +59,8 @@ class Typical(Verifier):
     eos_requires_em: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.epsilon <= 1:
-            raise ValueError(f"epsilon must be in (0, 1], got {self.epsilon}")
-        if not 0 < self.delta < math.inf:
-            raise ValueError(f"delta must be > 0 and finite, got {self.delta}")
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature must be > 0 and finite, got {self.temperature}")
+        check_range(self, "epsilon", above=0, most=1)
+        check_range(self, "delta", "temperature", above=0, below=math.inf)
 
     def verify(
         self,

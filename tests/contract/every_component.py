@@ -31,6 +31,7 @@ from support import scenes
 from support.toy import GREEDY, generate, make_method
 
 MAX_LINES = 250
+HUGE = 10**9
 FORBIDDEN_MODULES = {
     "transformers", "hydra", "omegaconf", "wandb", "time", "datetime", "logging", "warnings",
     "random", "os", "io", "pathlib", "tempfile", "subprocess",
@@ -161,6 +162,21 @@ def check_bad_values_are_refused(cls: type[Any]) -> None:
             ):
                 make(cls, **{field.name: value})
             assert str(value) in str(error.value), f"{field.name}: the error omits {value!r}"
+
+
+def check_huge_values_are_refused_or_harmless(cls: type[Any]) -> None:
+    """A slip of the keyboard must not use up the machine."""
+    hints = typing.get_type_hints(cls)
+    for field in config_fields(cls):
+        hint = hints[field.name]
+        if int not in (hint, *typing.get_args(hint)):
+            continue
+        message = ""
+        try:
+            answers(make(cls, **{field.name: HUGE}), [0, 1])
+        except ValueError as error:
+            message = str(error)
+        assert not message or (field.name in message and str(HUGE) in message)
 
 
 def check_fields_are_documented(cls: type[Any]) -> None:

@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from methods.targets.toy import ToyTarget
 from primitives.registry import RETRIEVERS, TREE_BUILDERS
-from primitives.structures.ngram_lookup import match_ends
 from primitives.types import SIBLING_SOURCE, Candidate, Context, DraftTree
 from support.toy import generate, greedy_continuation, make_method, seeded_prompts
 
@@ -120,13 +117,3 @@ def test_siblings_reach_the_tree_and_are_accepted() -> None:
         assert generation.output_ids == greedy_continuation(target, prompt, 24)
         accepted += [source for step in generation.steps for source in step.sources if source]
     assert {SIBLING_SOURCE, "aligned_prompt_lookup"} == set(accepted)
-
-
-@given(st.lists(st.integers(0, 2), min_size=2, max_size=30), st.data())
-def test_match_ends_are_those_of_a_scan(token_ids: list[int], data: st.DataObject) -> None:
-    ngram = data.draw(st.integers(1, len(token_ids) - 1))
-    query = token_ids[-ngram:]
-    expected = [
-        end for end in range(ngram, len(token_ids)) if token_ids[end - ngram : end] == query
-    ]
-    assert match_ends(np.array(token_ids), ngram).tolist() == expected

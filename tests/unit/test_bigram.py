@@ -92,7 +92,7 @@ def test_tables_are_sound() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"num_tokens": 0}, "num_tokens must be ≥ 1, got 0"),
+        ({"num_tokens": 0}, r"num_tokens must be in \[1, 1024\], got 0"),
         ({"min_ngram": 0}, "min_ngram must be ≥ 1, got 0"),
         ({"max_ngram": 1, "min_ngram": 2}, r"max_ngram must be ≥ min_ngram \(2\), got 1"),
     ],

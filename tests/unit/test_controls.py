@@ -133,10 +133,10 @@ def test_random_is_a_function_of_text_and_seed() -> None:
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
-        ("oracle", {"num_tokens": 0}, "num_tokens must be ≥ 1, got 0"),
+        ("oracle", {"num_tokens": 0}, r"num_tokens must be in \[1, 1024\], got 0"),
         ("oracle", {"accuracy": 1.5}, r"accuracy must be in \[0, 1\], got 1.5"),
         ("oracle", {"seed": -1}, "seed must be ≥ 0, got -1"),
-        ("random", {"num_tokens": 0}, "num_tokens must be ≥ 1, got 0"),
+        ("random", {"num_tokens": 0}, r"num_tokens must be in \[1, 1024\], got 0"),
         ("random", {"num_candidates": 0}, "num_candidates must be ≥ 1, got 0"),
         ("random", {"seed": -2}, "seed must be ≥ 0, got -2"),
     ],

@@ -16,9 +16,9 @@ import torch
 from methods.targets.toy import ToyTarget
 from primitives.random_source import TorchRandom
 from primitives.retrievers.draft_model import DraftModel
-from primitives.structures.draft_growth import Shape
+from primitives.structures.draft_growth import DraftNode, Shape
 from primitives.structures.draft_samples import plan_levels
-from primitives.types import Candidate, Context, DraftTree, StepOutcome
+from primitives.types import MAX_DRAFT_NODES, Candidate, Context, DraftTree, StepOutcome
 from support.toy import greedy_continuation
 
 
@@ -229,3 +229,21 @@ def test_a_draft_ends_with_the_context_of_its_model() -> None:
 def test_without_a_draft_model() -> None:
     with pytest.raises(RuntimeError, match="'draft_model' has no draft model: attach one"):
         DraftModel().propose(context([1, 1]), 1)
+
+
+def test_paths_and_leaves_of_the_deepest_chain() -> None:
+    root = node = DraftNode(token_id=0)
+    for token_id in range(1, MAX_DRAFT_NODES + 1):
+        child = DraftNode(token_id=token_id, parent=node)
+        node.children.append(child)
+        node = child
+    assert root.leaves() == [node]
+    assert [one.token_id for one in node.path] == list(range(MAX_DRAFT_NODES + 1))
+
+
+def test_leaves_come_depth_first_in_the_order_of_children() -> None:
+    root = DraftNode(token_id=0)
+    inner, last = DraftNode(token_id=1, parent=root), DraftNode(token_id=2, parent=root)
+    below = [DraftNode(token_id=token_id, parent=inner) for token_id in (3, 4)]
+    root.children, inner.children = [inner, last], below
+    assert root.leaves() == [*below, last]

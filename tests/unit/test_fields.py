@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
 
-from primitives.fields import FieldError, typed_fields
+from primitives.fields import (
+    FieldError,
+    check_ngrams,
+    check_range,
+    check_words,
+    typed_fields,
+)
 
 
 @dataclass(kw_only=True)
@@ -75,3 +83,54 @@ def test_ints_in_a_list_of_floats_become_floats() -> None:
 def test_values_that_do_not_fit_are_told(values: dict[str, Any], message: str) -> None:
     with pytest.raises(FieldError, match=message):
         typed_fields(Options, values, "it")
+
+
+@dataclass
+class Ranges:
+    count: float = 1
+    share: float = 0.5
+    word: Literal["first", "last"] = "first"
+    min_ngram: int = 1
+    max_ngram: int = 3
+
+
+@pytest.mark.parametrize(
+    ("bounds", "inside", "outside", "words"),
+    [
+        ({"least": 1}, [1, 10**9], [0], "≥ 1"),
+        ({"above": 0}, [0.1, math.inf], [0, math.nan], "> 0"),
+        ({"least": 0, "below": math.inf}, [0, 5.5], [math.inf, -1], "≥ 0 and finite"),
+        ({"above": -math.inf, "below": math.inf}, [-3.0], [-math.inf, math.nan], "finite"),
+        ({"least": 1, "most": 64}, [1, 64], [0, 65], "in [1, 64]"),
+        ({"above": 0, "most": 1}, [0.1, 1], [0, 1.1, math.nan], "in (0, 1]"),
+        ({"least": 0, "below": 1}, [0, 0.9], [1, math.nan], "in [0, 1)"),
+    ],
+)
+def test_ranges(
+    bounds: dict[str, float], inside: list[float], outside: list[float], words: str
+) -> None:
+    for value in inside:
+        check_range(Ranges(count=value, share=value), "count", "share", **bounds)
+    for value in outside:
+        message = f"share must be {words}, got {value}"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            check_range(Ranges(share=value), "share", **bounds)
+
+
+def test_words_are_those_of_the_annotation() -> None:
+    check_words(Ranges(word="last"))
+    with pytest.raises(ValueError, match=r"word must be first \| last, got 'middle'"):
+        check_words(Ranges(word="middle"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("shortest", "longest", "message"),
+    [
+        (0, 3, "min_ngram must be ≥ 1, got 0"),
+        (2, 1, r"max_ngram must be ≥ min_ngram \(2\), got 1"),
+    ],
+)
+def test_ngrams(shortest: int, longest: int, message: str) -> None:
+    check_ngrams(Ranges(min_ngram=2, max_ngram=2))
+    with pytest.raises(ValueError, match=message):
+        check_ngrams(Ranges(min_ngram=shortest, max_ngram=longest))

@@ -262,7 +262,7 @@ def test_fallback_waits_until_nothing_agrees_with_pending() -> None:
     ("fields", "message"),
     [
         ({"static": False, "dynamic": False}, "static and dynamic must not both be false"),
-        ({"num_tokens": 1}, "num_tokens must be ≥ 2, got 1"),
+        ({"num_tokens": 1}, r"num_tokens must be in \[2, 1024\], got 1"),
         ({"num_candidates": 0}, "num_candidates must be ≥ 1, got 0"),
         ({"alpha": -1.0}, "alpha must be ≥ 0 and finite, got -1.0"),
         ({"alpha": float("inf")}, "alpha must be ≥ 0 and finite, got inf"),

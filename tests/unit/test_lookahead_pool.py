@@ -96,7 +96,7 @@ def test_pool_equals_a_scan_of_the_text(ids: list[int], ngram: int, capacity: in
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"ngram": 1}, "ngram must be ≥ 2, got 1"),
+        ({"ngram": 1}, r"ngram must be in \[2, 64\], got 1"),
         ({"num_guesses": 0}, "num_guesses must be ≥ 1, got 0"),
     ],
 )

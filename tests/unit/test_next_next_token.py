@@ -107,11 +107,11 @@ def test_limit_and_eos_cut() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"max_ngram": 0}, "max_ngram must be ≥ 1, got 0"),
+        ({"max_ngram": 0}, r"max_ngram must be in \[1, 64\], got 0"),
         ({"num_guesses": 0}, "num_guesses must be ≥ 1, got 0"),
         ({"near_rank": -1}, "near_rank must be ≥ 0, got -1"),
         ({"middle_rank": 7}, r"middle_rank must be ≥ near_rank \(8\), got 7"),
-        ({"far_len": 0}, "far_len must be ≥ 1, got 0"),
+        ({"far_len": 0}, r"far_len must be in \[1, 1024\], got 0"),
     ],
 )
 def test_bad_values_are_refused(fields: dict[str, int], message: str) -> None:

@@ -154,7 +154,7 @@ def test_original_rule_by_its_definition(ids: list[int], max_ngram: int, length:
     [
         ({"min_ngram": 0}, "min_ngram must be ≥ 1, got 0"),
         ({"min_ngram": 3, "max_ngram": 2}, r"max_ngram must be ≥ min_ngram \(3\), got 2"),
-        ({"num_tokens": 0}, "num_tokens must be ≥ 1, got 0"),
+        ({"num_tokens": 0}, r"num_tokens must be in \[1, 1024\], got 0"),
     ],
 )
 def test_bad_values_are_refused(fields: dict[str, int], message: str) -> None:

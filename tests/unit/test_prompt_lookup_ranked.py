@@ -142,7 +142,7 @@ def test_best_place_by_brute_force(ids: list[int], seed: int) -> None:
     [
         ({"layer": 0.0}, r"layer must be in \(0, 1\], got 0\.0"),
         ({"layer": 1.5}, r"layer must be in \(0, 1\], got 1\.5"),
-        ({"num_tokens": 0}, "num_tokens must be ≥ 1, got 0"),
+        ({"num_tokens": 0}, r"num_tokens must be in \[1, 1024\], got 0"),
         ({"num_candidates": 0}, "num_candidates must be ≥ 1, got 0"),
     ],
 )

@@ -175,7 +175,7 @@ def by_brute_force(
     [
         ({"min_ngram": 0}, "min_ngram must be ≥ 1, got 0"),
         ({"min_ngram": 3, "max_ngram": 2}, r"max_ngram must be ≥ min_ngram \(3\), got 2"),
-        ({"num_tokens": 0}, "num_tokens must be ≥ 1, got 0"),
+        ({"num_tokens": 0}, r"num_tokens must be in \[1, 1024\], got 0"),
     ],
 )
 def test_bad_values_are_refused(fields: dict[str, int], message: str) -> None:

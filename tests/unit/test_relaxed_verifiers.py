@@ -269,7 +269,7 @@ def test_half_precision_logits() -> None:
     [
         ({"window": 4}, "window must be odd if it is centred, got 4"),
         ({"max_density": 1.5}, r"max_density must be in \[0, 1\], got 1.5"),
-        ({"max_consecutive_relaxed": 0}, "max_consecutive_relaxed must be ≥ 1 or null, got 0"),
+        ({"max_consecutive_relaxed": 0}, "max_consecutive_relaxed must be ≥ 1, got 0"),
     ],
 )
 def test_bad_fields_are_refused(fields: dict[str, Any], message: str) -> None:

@@ -123,6 +123,15 @@ def test_room_grows_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
         automaton.extend([0] * 101)
 
 
+def test_a_corpus_that_is_too_large_is_refused_before_memory_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suffix_automaton, "MAX_TOKENS", 200)
+    assert CorpusAutomaton([[0] * 199]).num_states
+    with pytest.raises(ValueError, match="holds up to 200 tokens, got 201"):
+        CorpusAutomaton([[0] * 99, [0] * 100])
+
+
 def test_copies_go_their_own_ways() -> None:
     automaton = automaton_of("abcab")
     for other in (copy.deepcopy(automaton), pickle.loads(pickle.dumps(automaton))):
@@ -275,9 +284,9 @@ def test_a_corpus_has_to_be_there_and_wanted() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"max_tokens": 1}, "max_tokens must be ≥ 2, got 1"),
-        ({"num_tokens": 1}, "num_tokens must be ≥ 2, got 1"),
-        ({"width": 0}, "width must be ≥ 1, got 0"),
+        ({"max_tokens": 1}, r"max_tokens must be in \[2, 1024\], got 1"),
+        ({"num_tokens": 1}, r"num_tokens must be in \[2, 1024\], got 1"),
+        ({"width": 0}, r"width must be in \[1, 64\], got 0"),
         ({"len_threshold": 0}, "len_threshold must be ≥ 1, got 0"),
         ({"alpha": 0.0}, "alpha must be > 0 and finite, got 0.0"),
     ],

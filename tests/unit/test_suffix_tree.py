@@ -342,7 +342,7 @@ def test_copies_go_their_own_ways() -> None:
     ("fields", "message"),
     [
         ({"max_depth": 1}, "max_depth must be ≥ 2, got 1"),
-        ({"num_tokens": 0}, "num_tokens must be ≥ 1, got 0"),
+        ({"num_tokens": 0}, r"num_tokens must be in \[1, 1024\], got 0"),
         ({"max_cached_requests": -1}, "max_cached_requests must be ≥ 0, got -1"),
         ({"factor": -1.0}, "factor must be ≥ 0 and finite, got -1.0"),
         ({"offset": float("inf")}, "offset must be finite, got inf"),

@@ -116,7 +116,7 @@ def test_small_vocabularies_have_fewer_successors() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"num_successors": 0}, "num_successors must be ≥ 1, got 0"),
+        ({"num_successors": 0}, r"num_successors must be in \[1, 64\], got 0"),
         ({"template": [[0, 0]]}, r"template must hold \[0\] before \[0, 0\]"),
     ],
 )

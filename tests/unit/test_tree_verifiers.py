@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from primitives.random_source import TorchRandom
 from primitives.registry import VERIFIERS
-from primitives.types import DraftTree
+from primitives.types import MAX_DRAFT_NODES, DraftTree
 from support.enumeration import EnumeratingRandom, assert_same_law, exact_law
 
 Law = dict[tuple[tuple[int, ...], int], float]
@@ -88,3 +89,13 @@ def test_a_token_that_its_law_excludes_is_refused(verifier: str) -> None:
     chain = tree([0, 1], [-1, 0], [1.0, 0.0])
     with pytest.raises(ValueError, match="node 1 carries token 1, which its draft_probs exclude"):
         law_of(verifier, chain, [0.5, 0.5], [1.0, 0.0])
+
+
+@pytest.mark.parametrize("verifier", ["sampling", "spec_infer", "traversal"])
+def test_a_chain_as_deep_as_the_largest_budget(verifier: str) -> None:
+    parents = [-1, *range(MAX_DRAFT_NODES)]
+    chain = tree([0] * (MAX_DRAFT_NODES + 1), parents, *[[1.0, 0.0]] * MAX_DRAFT_NODES)
+    logits = torch.tensor([[1.0, 0.0]] * len(parents)).log()
+    verdict = VERIFIERS.create(verifier).verify(chain, logits[0], logits, TorchRandom.from_seed(0))
+    assert verdict.path == tuple(range(MAX_DRAFT_NODES + 1))
+    assert verdict.next_id == 0
