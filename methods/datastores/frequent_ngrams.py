@@ -6,7 +6,8 @@ All ends behind one n-gram are neighbours in the order of a `SuffixArray`: a run
                                              of two [2, 4) and [4, 5): 0 1 twice, 1 2 once
 
 Source: Nagao and Mori 1994, "A new method of n-gram statistics for large number of n".
-Cost: O(m * max_ngram) for m ends, vectorised, and sorting the runs; a few arrays of m elements.
+Cost: O(m) for m ends, vectorised, per length up to the first of which no n-gram is frequent, and
+sorting the runs; a few arrays of m elements.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ def frequent_ngrams(
         for length, low, high in _runs_by_length(chunk, max_ngram, min_count)
         if length >= min_ngram
     ]
+    if not found:
+        return
     lengths, lows, highs = np.concatenate(found, axis=1)
     for place in np.lexsort((lows, lengths, lows - highs)).tolist():
         yield Run(int(lengths[place]), int(lows[place]), int(highs[place]))
@@ -60,7 +63,7 @@ def frequent_ngrams(
 def _runs_by_length(
     chunk: SuffixArray, max_ngram: int, min_count: int
 ) -> Iterator[tuple[int, Int[np.ndarray, "r"], Int[np.ndarray, "r"]]]:
-    """Per length of n-grams, where runs of at least `min_count` begin and end."""
+    """Per length of n-grams, where runs of at least `min_count` begin and end; while there are."""
     is_long = np.ones(len(chunk.order), dtype=bool)
     is_same = np.ones(len(chunk.order), dtype=bool)
     is_same[:1] = False
@@ -70,6 +73,8 @@ def _runs_by_length(
         low = np.flatnonzero(~is_same)
         high = np.append(low[1:], len(is_same))
         is_kept = is_long[low] & (high - low >= min_count)
+        if not is_kept.any():
+            return  # A longer n-gram occurs at most as often as its end.
         yield length, low[is_kept], high[is_kept]
 
 

@@ -31,6 +31,7 @@ from methods.datastores.folder import (
     Header,
     building,
     check_files,
+    mapped,
     read_header,
     write_header,
 )
@@ -38,6 +39,7 @@ from methods.datastores.frequent_ngrams import Run, frequent_ngrams
 from primitives.structures.count_trie import CountTrie
 from primitives.structures.ngram_trees import ROOT, NgramTrees, hashes_of_rows
 from primitives.structures.suffix_array import Match, TokenStore, id_dtype
+from primitives.types import MAX_DRAFT_NODES, MAX_NGRAM
 
 MAX_HITS = 2**16 - 1
 """Counts have 16 bits."""
@@ -49,6 +51,13 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "counts": np.dtype("<u2"),
 }
 ID_ARRAYS = ("ngrams", "token_ids")
+MOST = {
+    "max_ngram": MAX_NGRAM,
+    "num_tokens": MAX_DRAFT_NODES,
+    "max_nodes": ROOT,
+    "max_hits": MAX_HITS,
+}
+"""Largest values of settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +66,10 @@ class TreeSettings:
 
     Attributes:
         min_ngram: Shortest n-gram, in tokens, at least 1.
-        max_ngram: Longest n-gram, in tokens, at least `min_ngram`.
+        max_ngram: Longest n-gram, in tokens, in [`min_ngram`, 64].
         min_count: Least occurrences of an n-gram, at least 1.
         max_bytes: Size of all arrays at most, in bytes, at least 1.
-        num_tokens: Depth of a tree, in tokens, at least 1.
+        num_tokens: Depth of a tree, in tokens, in [1, 1024].
         max_nodes: Most nodes of a tree, in [1, 255].
         max_hits: Most occurrences of an n-gram that are counted in its tree, in [1, 65535].
     """
@@ -81,7 +90,7 @@ class TreeSettings:
             raise ValueError(
                 f"datastore.max_ngram must be ≥ min_ngram ({self.min_ngram}), got {self.max_ngram}"
             )
-        for name, most in (("max_nodes", ROOT), ("max_hits", MAX_HITS)):
+        for name, most in MOST.items():
             if getattr(self, name) > most:
                 raise ValueError(f"datastore.{name} must be ≤ {most}, got {getattr(self, name)}")
 
@@ -147,14 +156,11 @@ def open_ngram_tree_store(
         path, kind="ngram_trees", tokenizer_hash=tokenizer_hash, vocab_size=vocab_size, model=model
     )
     check_files(path, header)
-    try:
-        arrays = {
-            name: np.asarray(np.memmap(path / f"{name}.bin", dtype=dtype, mode="r"))
-            for name, dtype in _dtypes(header.vocab_size).items()
-        }
-        arrays["ngrams"] = arrays["ngrams"].reshape(-1, header.options["max_ngram"])
-    except (OSError, ValueError) as error:
-        raise DatastoreError(f"datastore {path} cannot be mapped: {error}") from error
+    shapes = {"ngrams": (-1, header.options["max_ngram"])}
+    arrays = {
+        name: mapped(path / f"{name}.bin", dtype, shape=shapes.get(name, (-1,)))
+        for name, dtype in _dtypes(header.vocab_size).items()
+    }
     return NgramTrees(**arrays, vocab_size=header.vocab_size), header
 
 
@@ -261,6 +267,7 @@ class _Kept:
 
 
 def _values(settings: TreeSettings) -> dict[str, int]:
+    """Of these settings alone: a configuration that holds them has more fields."""
     return {item.name: getattr(settings, item.name) for item in fields(TreeSettings)}
 
 

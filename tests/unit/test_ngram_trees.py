@@ -154,6 +154,14 @@ def test_frequent_ngrams_are_those_that_a_count_finds(
     assert order == sorted(order)
 
 
+def test_counting_ends_with_the_last_length_that_is_frequent() -> None:
+    """A count of longer n-grams would not end in a lifetime."""
+    chunk, most = corpus().chunks[0], 10**12
+    found = list(frequent_ngrams(chunk, min_ngram=1, max_ngram=most, min_count=2))
+    assert [run.length for run in found] == [1, 1, 2, 1, 2, 3]
+    assert list(frequent_ngrams(chunk, min_ngram=4, max_ngram=most, min_count=2)) == []
+
+
 @given(documents_st, st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(1, 12))
 def test_proposals_are_those_of_rest_at_the_same_lengths(
     documents: list[list[int]], ids: list[int], limit: int
@@ -221,6 +229,8 @@ def test_several_chunks_are_refused() -> None:
     [
         ({"min_count": 0}, r"datastore\.min_count must be ≥ 1, got 0"),
         ({"max_ngram": 1, "min_ngram": 2}, r"max_ngram must be ≥ min_ngram \(2\), got 1"),
+        ({"max_ngram": 65}, r"datastore\.max_ngram must be ≤ 64, got 65"),
+        ({"num_tokens": 1025}, r"datastore\.num_tokens must be ≤ 1024, got 1025"),
         ({"max_nodes": 256}, "max_nodes must be ≤ 255, got 256"),
         ({"max_hits": 65_536}, "max_hits must be ≤ 65535, got 65536"),
     ],
