@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.datasets.base import Prompt
+from benchmarks.sequences import shared_prefix
 from methods.targets.base import TextCodec
 
 
@@ -73,7 +74,7 @@ def documents_of(prompt: Prompt, answers: Answers, codec: TextCodec) -> Iterator
         yield Document(
             name=f"{prompt.prompt_id}/{number + 1}",
             token_ids=token_ids,
-            num_known=_shared_prefix(earlier, token_ids),
+            num_known=shared_prefix(earlier, token_ids),
             num_prompt=len(prompt_ids),
             texts=(*(text for _, text in messages), codec.decode(answer)),
         )
@@ -85,9 +86,3 @@ def text_documents(pieces: Iterable[tuple[object, str]], codec: TextCodec) -> It
     for number, (name, text) in enumerate(pieces):
         ids = tuple(codec.encode_text(text))
         yield Document(name=f"{name}/{number}", token_ids=ids, texts=(text,))
-
-
-def _shared_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    pairs = enumerate(zip(first, second, strict=False))
-    shorter = min(len(first), len(second))
-    return next((place for place, (a, b) in pairs if a != b), shorter)

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.datasets import DATASETS, Dataset, DatasetError, hash_prompts, limit_prompts
+from benchmarks.datasets import Dataset, DatasetError, hash_prompts, limit_prompts, loader_of
 from benchmarks.datasets.base import Prompt
 from benchmarks.datastore_config import STORED_ELSEWHERE
 from benchmarks.files import RunFolderError, read_json
@@ -166,8 +166,7 @@ def _datastore_inputs(config: Mapping[str, Any]) -> dict[str, Any] | None:
     settings = config["datastore"]
     if settings["path"] is not None:
         return {"path": str(Path(settings["path"]).expanduser().resolve())}
-    fields = {k: v for k, v in config["dataset"].items() if k not in ("name", "split")}
-    loader = DATASETS.create(config["dataset"]["name"], **fields)
+    loader = loader_of(config["dataset"])
     wanted = {settings["split"], "test"} & {*loader.splits}
     try:
         splits = {name: loader.load(name) for name in wanted}

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from benchmarks.datasets import (
-    DATASETS,
     Dataset,
     DatasetError,
     Prompt,
     limit_prompts,
+    loader_of,
     shuffle_prompts,
 )
 from benchmarks.datastore_config import datastore_config
@@ -268,5 +268,4 @@ def load_warm_prompts(config: Mapping[str, Any]) -> tuple[Prompt, ...]:
 
 
 def _load_split(config: Mapping[str, Any], split: str) -> Dataset:
-    fields = {k: v for k, v in config["dataset"].items() if k not in ("name", "split")}
-    return DATASETS.create(config["dataset"]["name"], **fields).load(split)
+    return loader_of(config["dataset"]).load(split)

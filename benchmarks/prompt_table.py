@@ -11,6 +11,7 @@ import pandas as pd
 
 from benchmarks.counts import count_request
 from benchmarks.records import ARMS, Arm, Request
+from benchmarks.sequences import shared_prefix
 
 _TIMES = ["wall_ns", "decode_ns"]
 
@@ -139,10 +140,7 @@ def output_ids(request: Request) -> Ids:
 def first_difference(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> Place:
     """Where two answers that differ do so first."""
     turn = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
-    pairs = zip(first[turn], second[turn], strict=False)
-    shared = min(len(first[turn]), len(second[turn]))
-    position = next((i for i, (a, b) in enumerate(pairs) if a != b), shared)
-    return Place(turn=turn, position=position)
+    return Place(turn=turn, position=shared_prefix(first[turn], second[turn]))
 
 
 def _prompt_ids(requests: Sequence[Request]) -> set[str]:

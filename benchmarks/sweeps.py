@@ -22,6 +22,7 @@ from benchmarks.outcomes import (
     INTERRUPTED,
     SWEEP,
     CellStart,
+    cell_folders,
     count_rows,
     read_outcome,
     read_start,
@@ -111,7 +112,7 @@ def read_sweep(folder: Path) -> Sweep:
         raise RunFolderError(f"{folder} is no folder of a sweep: it has no {SWEEP}")
     labels, queued = known.get("cells") or [], queued_jobs()
     # Folders may be left of a larger sweep that was here before.
-    numbers = range(len(labels) or max([int(p.name) + 1 for p in _started(folder)], default=0))
+    numbers = range(len(labels) or max([int(p.name) + 1 for p in cell_folders(folder)], default=0))
     jobs = known.get("jobs") or {}
     cells = [
         _cell(
@@ -123,10 +124,6 @@ def read_sweep(folder: Path) -> Sweep:
         for number in numbers
     ]
     return Sweep(folder=folder, words=tuple(known["words"]), cells=tuple(cells))
-
-
-def _started(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_dir() and path.name.isdigit()]
 
 
 def _cell(folder: Path, label: str, job: str | None, queued: set[str] | None) -> Cell:

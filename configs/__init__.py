@@ -38,6 +38,12 @@ def composed(*overrides: str) -> dict[str, Any]:
     return dict(plain)
 
 
+def with_defaults(overrides: Sequence[str], defaults: Sequence[str]) -> list[str]:
+    """The overrides, behind those defaults whose keys they leave open."""
+    given = {word.partition("=")[0] for word in overrides}
+    return [*(word for word in defaults if word.partition("=")[0] not in given), *overrides]
+
+
 def experiments(words: Sequence[str]) -> list[list[str]]:
     """The experiments that a command line chooses.
 

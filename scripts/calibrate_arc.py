@@ -55,9 +55,7 @@ def calibrate(overrides: Sequence[str]) -> str:
     """
     if unknown := configs.unknown_choice(overrides):
         raise ValueError(unknown)
-    given = {word.partition("=")[0] for word in overrides}
-    kept = [word for word in DEFAULTS if word.partition("=")[0] not in given]
-    config = configs.composed(*kept, *overrides)
+    config = configs.composed(*configs.with_defaults(overrides, DEFAULTS))
     prompts = load_dataset(config).prompts
     model = load_model(config["model"])
     if not isinstance(model.target, HuggingFaceTarget):

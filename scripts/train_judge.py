@@ -110,12 +110,6 @@ def _share(text: str) -> float:
     return value
 
 
-def with_defaults(overrides: Sequence[str]) -> list[str]:
-    """The overrides, behind what they leave open."""
-    given = {word.partition("=")[0] for word in overrides}
-    return [*(word for word in DEFAULTS if word.partition("=")[0] not in given), *overrides]
-
-
 def _load(overrides: Sequence[str]) -> RunSpec:
     """Model, dataset and retriever.
 
@@ -124,7 +118,7 @@ def _load(overrides: Sequence[str]) -> RunSpec:
     """
     if unknown := configs.unknown_choice(overrides):
         raise ValueError(unknown)
-    spec = build_spec(configs.composed(*with_defaults(overrides), *FIXED))
+    spec = build_spec(configs.composed(*configs.with_defaults(overrides, DEFAULTS), *FIXED))
     if not spec.law.is_greedy:
         raise ValueError(
             f"temperature={spec.law.temperature}: labels are of greedy answers, leave it at 0"
@@ -208,7 +202,8 @@ def _report(overrides: Sequence[str], facts: HeadFacts, output: Path) -> None:
     print(f"  accuracy {facts.accuracy:.3f} at even odds ({commoner:.3f} by the commoner kind)")
     print(f"  threshold {threshold:.4f} rejects {facts.rejected:.0%} of important mismatches")
     print(f"  and keeps {facts.recall:.0%} of unimportant ones")
-    words = [word for word in with_defaults(overrides) if re.split("[.=]", word)[0] in KEPT]
+    words = configs.with_defaults(overrides, DEFAULTS)
+    words = [word for word in words if re.split("[.=]", word)[0] in KEPT]
     own = f"verifier=judge verifier.head={output} verifier.threshold={threshold:.4f}"
     print(" ".join(["python run.py", *words, own]))
 

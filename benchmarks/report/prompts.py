@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.datasets import DATASETS, Dataset, DatasetError, limit_prompts, shuffle_prompts
+from benchmarks.datasets import Dataset, DatasetError, limit_prompts, loader_of, shuffle_prompts
 from benchmarks.results import StoredRun
 
 
@@ -30,8 +30,6 @@ def prompt_turns(run: StoredRun) -> Mapping[str, tuple[str, ...]]:
 
 def _load(config: Mapping[str, Any]) -> Dataset:
     """The dataset of a configuration; older ones have fewer options."""
-    fields = dict(config["dataset"])
-    name, split = fields.pop("name"), fields.pop("split")
-    dataset = DATASETS.create(name, **fields).load(split)
+    dataset = loader_of(config["dataset"]).load(config["dataset"]["split"])
     dataset = limit_prompts(dataset, config.get("limit"), config.get("limit_seed"))
     return shuffle_prompts(dataset, config.get("order_seed"))

@@ -14,6 +14,7 @@ from benchmarks.records import Request, Turn
 from benchmarks.report.attribution import attribute
 from benchmarks.report.groups import Entry, Group
 from benchmarks.report.prompts import prompt_turns
+from benchmarks.sequences import shared_prefix
 from benchmarks.steps import StepTree
 
 MAX_PROMPTS = 24
@@ -140,8 +141,5 @@ def select(rows: Sequence[Request], limit: int) -> list[Request]:
 
 def _first_difference(turn: Turn, vanilla: Turn) -> int | None:
     """Position of the first output id that differs; None if the ids are the same."""
-    if turn.output_ids == vanilla.output_ids:
-        return None
-    pairs = zip(turn.output_ids, vanilla.output_ids, strict=False)
-    shared = min(len(turn.output_ids), len(vanilla.output_ids))
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), shared)
+    ids, vanilla_ids = turn.output_ids, vanilla.output_ids
+    return None if ids == vanilla_ids else shared_prefix(ids, vanilla_ids)

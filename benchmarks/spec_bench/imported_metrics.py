@@ -14,6 +14,7 @@ import pandas as pd
 
 from benchmarks.definitions import Definition, define
 from benchmarks.metric_values import Metrics, count, entry, metric
+from benchmarks.sequences import shared_prefix
 from benchmarks.spec_bench.pairs import METHOD, VANILLA, Pairs
 from benchmarks.spec_bench.tasks import task_of
 from benchmarks.statistics import ratio, ratio_of_ratios
@@ -163,14 +164,9 @@ def _differences(frame: pd.DataFrame) -> list[dict[str, Any]]:
         turns = [turn for turn, (vanilla, method) in enumerate(pairs) if vanilla != method]
         if turns:
             texts = (row[f"{prefix}turns"][turns[0]] for prefix in (VANILLA, METHOD))
-            place = {"turn": turns[0], "position": _shared_prefix(*texts), "unit": "characters"}
+            place = {"turn": turns[0], "position": shared_prefix(*texts), "unit": "characters"}
             differences.append({"prompt_id": str(question_id), "repeat": 0, **place})
     return differences
-
-
-def _shared_prefix(first: str, second: str) -> int:
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _texts(metrics: Metrics) -> dict[str, str]:
