@@ -44,8 +44,9 @@ from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.relaxed_rules import best_log_probs, may_relax, regret_bounds
 from primitives.structures.relaxed_sampling import sample_relaxed
-from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk, TokenScores, score_tokens
+from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
 from primitives.structures.scaled_embeddings import ScaledEmbeddings
+from primitives.structures.token_scores import TokenScores, score_tokens
 from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 Rule = Literal["greedy", "sampling"]

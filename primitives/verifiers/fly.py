@@ -33,6 +33,7 @@ from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.relaxed_rules import may_relax
 from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
+from primitives.structures.token_scores import entropies_of
 from primitives.structures.top_tokens import top_logits
 from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
@@ -104,7 +105,5 @@ def _top3_entropies(laws: Float[Tensor, "m v"]) -> Float[np.ndarray, "m"]:
     """What the three most probable tokens contribute to the entropy, in nats."""
     laws = laws.double()
     log_probs = top_logits(laws, 3) - laws.logsumexp(dim=-1, keepdim=True)
-    # Excluded tokens would be 0 times -inf: a finite number has the same effect.
-    log_probs = log_probs.clamp_min(-1000.0)
-    entropies: np.ndarray = -(log_probs.exp() * log_probs).sum(dim=-1).cpu().numpy()
+    entropies: np.ndarray = entropies_of(log_probs).cpu().numpy()
     return entropies

@@ -38,13 +38,8 @@ from primitives.fields import check_range, check_words
 from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
-from primitives.structures.relaxed_walk import (
-    Mismatches,
-    RelaxedWalk,
-    TokenScores,
-    are_top,
-    score_tokens,
-)
+from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
+from primitives.structures.token_scores import TokenScores, are_top, score_tokens
 from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 WindowKind = Literal["centred", "causal", "forward"]

@@ -34,7 +34,8 @@ from primitives.interfaces import Verifier
 from primitives.random_source import RandomSource
 from primitives.registry import VERIFIERS
 from primitives.structures.relaxed_rules import may_relax, regret_bounds
-from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk, TokenScores, score_tokens
+from primitives.structures.relaxed_walk import Mismatches, RelaxedWalk
+from primitives.structures.token_scores import TokenScores, score_tokens
 from primitives.types import ALL_PROPOSALS, DraftTree, Verdict
 
 

@@ -14,7 +14,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("primitives", "methods", "benchmarks", "configs", "hydra_plugins", "scripts", "run")
 
 BASE = ("primitives.types", "primitives.random_source")
-PRIMITIVE = (*BASE, "primitives.interfaces", "primitives.registry", "primitives.structures")
+PRIMITIVE = (
+    *BASE,
+    "primitives.fields",
+    "primitives.interfaces",
+    "primitives.registry",
+    "primitives.structures",
+)
 ALLOWED: dict[str, tuple[str, ...]] = {
     "primitives.types": ("primitives.random_source",),
     "primitives.random_source": (),
