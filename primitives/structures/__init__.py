@@ -1,1 +1,4 @@
-"""Data structures that primitives share, each with check_integrity(). They know no model."""
+"""Data structures and algorithms that primitives share. They know no model.
+
+What grows while it is used has `check_integrity()`.
+"""

@@ -11,7 +11,7 @@ from typing import no_type_check
 import numpy as np
 from jaxtyping import Int
 
-from primitives.structures.suffix_kernels import kernel
+from primitives.structures.kernel import kernel
 
 LENGTH, LINK, FIRST_EDGE, FIRST_END, COUNT, LAST_END, BEST_EDGE = range(7)
 """Columns of `states`."""

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Int, Integer
 
-from primitives.structures.suffix_kernels import best_prefixes, leaves
+from primitives.structures.count_trie_kernels import best_prefixes, leaves
 
 BITS = 63
 

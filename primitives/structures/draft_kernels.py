@@ -20,7 +20,7 @@ from primitives.structures.automaton_kernels import (
     TARGET,
     TOKEN,
 )
-from primitives.structures.suffix_kernels import kernel
+from primitives.structures.kernel import kernel
 
 
 @kernel

@@ -31,7 +31,7 @@ from primitives.structures.automaton_kernels import (
     slot_of,
 )
 from primitives.structures.draft_kernels import follow, grow
-from primitives.structures.suffix_kernels import kernel
+from primitives.structures.kernel import kernel
 
 NUMERIC_SLACK = 1e-6
 """Added to a budget before it is rounded down, as in the authors' code."""
