@@ -21,6 +21,7 @@ from methods.generation import FinishReason, Generation, Probe, StepRecord, Stop
 from methods.sampling import SamplingLaw
 from methods.screening import usable_part
 from methods.targets.base import StepOutput, TargetModel, TreeOutput
+from primitives.fields import check_range
 from primitives.interfaces import Retriever, TreeBuilder, Verifier
 from primitives.random_source import RandomSource
 from primitives.structures.top_tokens import top_tokens
@@ -59,12 +60,8 @@ class Method:
 
     def __post_init__(self) -> None:
         # A budget is memory: the cache of the target model keeps a row per draft node.
-        for name, low, high in (
-            ("node_budget", 0, MAX_DRAFT_NODES),
-            ("max_candidates", 1, MAX_CANDIDATES),
-        ):
-            if not low <= (value := getattr(self, name)) <= high:
-                raise ValueError(f"{name} must be in [{low}, {high}], got {value}")
+        check_range(self, "node_budget", least=0, most=MAX_DRAFT_NODES)
+        check_range(self, "max_candidates", least=1, most=MAX_CANDIDATES)
 
 
 def decode(

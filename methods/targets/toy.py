@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from methods.targets.base import StepOutput, TreeOutput, check_prompt
+from primitives.fields import check_range
 from primitives.structures.top_tokens import top_tokens
 from primitives.types import PROMPT_TOP_K, DraftTree
 
@@ -53,8 +54,7 @@ class ToyTarget:
     _hidden_layer: float | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 2 <= self.vocab_size <= MAX_VOCAB_SIZE:
-            raise ValueError(f"vocab_size must be in [2, {MAX_VOCAB_SIZE}], got {self.vocab_size}")
+        check_range(self, "vocab_size", least=2, most=MAX_VOCAB_SIZE)
         if self.eos_id is not None and not 0 <= self.eos_id < self.vocab_size:
             raise ValueError(f"eos_id must be in [0, {self.vocab_size}), got {self.eos_id}")
         shape = (self.vocab_size, self.vocab_size, self.vocab_size)
