@@ -24,7 +24,7 @@ from methods.decoding import decode
 from methods.files import write_atomically
 from methods.generation import StopRule
 from methods.sampling import SamplingLaw
-from methods.targets.base import TargetModel
+from methods.targets.base import GeneratingModel, TargetModel
 from primitives.random_source import TorchRandom
 
 FORMAT = 1
@@ -120,9 +120,8 @@ class AnswerFile:
 
 def answer_call(target: TargetModel) -> AnswerCall:
     """Several greedy answers at a time where the target model can, else one after the other."""
-    batched: AnswerCall | None = getattr(target, "generate_batch", None)
-    if batched is not None:
-        return batched
+    if isinstance(target, GeneratingModel):
+        return target.generate_batch
     law = SamplingLaw()
     vanilla = build_vanilla(law)
 

@@ -42,6 +42,7 @@ from methods.build import (
 from methods.decoding import Method
 from methods.judge_head import attach_head
 from methods.sampling import SamplingLaw
+from methods.targets.base import EmbeddingModel, GeneratingModel
 from methods.targets.facts import model_identity
 from methods.targets.loading import LoadedModel
 from methods.targets.tensor_parallel import world_size
@@ -129,7 +130,7 @@ class Plan:
             model_name=model.name,
             results_dir=self.results_dir,
             synchronize=lambda: synchronize(devices),
-            generate=getattr(model.target, "generate", None),
+            generate=model.target.generate if isinstance(model.target, GeneratingModel) else None,
             device="+".join(map(str, model.devices)),
             peak_memory=lambda: peak_memory(devices),
             reset_peak_memory=lambda: reset_peak_memory(devices),
@@ -167,13 +168,12 @@ class Plan:
         """
         verifier = self.method.verifier
         if "embeddings" in verifier.needs:
-            table = getattr(model.target, "embeddings", None)
-            if table is None:
+            if not isinstance(model.target, EmbeddingModel):
                 raise ValueError(
                     f"verifier={verifier.name} needs the target's input embeddings, which "
                     f"model={model.name} does not offer"
                 )
-            verifier.attach(embeddings=table)
+            verifier.attach(embeddings=model.target.embeddings)
 
 
 def make_plan(config: Mapping[str, Any], swapped: Sequence[str] = ()) -> Plan:

@@ -20,8 +20,8 @@ from omegaconf.errors import OmegaConfBaseException
 import configs
 from benchmarks.arc_calibration import Swap, collect_swaps, fit
 from benchmarks.cli import load_dataset, load_model, start_logging
+from methods.targets.base import EmbeddingModel
 from methods.targets.errors import ModelUnavailable
-from methods.targets.huggingface import HuggingFaceTarget
 from primitives.structures.scaled_embeddings import ScaledEmbeddings
 
 DEFAULTS = (
@@ -49,7 +49,7 @@ def calibrate(overrides: Sequence[str]) -> str:
     """The overrides of verifier `arc` for a model.
 
     Raises:
-        ValueError: If a choice or a value is wrong, or the model has no embeddings.
+        ValueError: If a choice or a value is wrong, or the model offers no embeddings.
         ModelUnavailable: If it cannot be had as asked.
         OSError: If a file cannot be read.
     """
@@ -58,10 +58,9 @@ def calibrate(overrides: Sequence[str]) -> str:
     config = configs.composed(*configs.with_defaults(overrides, DEFAULTS))
     prompts = load_dataset(config).prompts
     model = load_model(config["model"])
-    if not isinstance(model.target, HuggingFaceTarget):
-        raise ValueError(f"model={model.name} has no input embeddings to calibrate on")
-    table = model.target.model.get_input_embeddings().weight[: model.target.vocab_size]
-    embeddings = ScaledEmbeddings.of(table)
+    if not isinstance(model.target, EmbeddingModel):
+        raise ValueError(f"model={model.name} offers no input embeddings to calibrate on")
+    embeddings = ScaledEmbeddings.of(model.target.embeddings)
     swaps: list[Swap] = []
     for prompt in prompts:
         prompt_ids = model.codec.encode([("user", prompt.turns[0])])

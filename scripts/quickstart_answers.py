@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import benchmarks.datasets.quickstart
-from benchmarks.answers import AnswerFile
+from benchmarks.answers import AnswerFile, answer_call
 from benchmarks.corpus import AnsweredPrompts
 from benchmarks.datasets import DATASETS
 from methods.targets.facts import model_identity
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     dataset = DATASETS.create("quickstart").load("train")
     corpus = AnsweredPrompts(dataset=dataset, codec=model.codec, answers=answers)
     corpus.generate(
-        model.target.generate_batch,  # type: ignore[attr-defined]
+        answer_call(model.target),
         batch_size=BATCH_SIZE,
         progress=lambda count: print(f"{count} answers", file=sys.stderr),
     )

@@ -33,7 +33,7 @@ from methods.datastores.folder import (
     read_header,
     write_header,
 )
-from methods.targets.base import TargetModel
+from methods.targets.base import BatchedModel, TargetModel
 from primitives.structures.bigrams import BigramTable
 from primitives.structures.top_tokens import top_tokens
 
@@ -137,14 +137,11 @@ def _every_token(
 
 
 def _last_logits(target: TargetModel, prompts: Sequence[tuple[int, ...]]) -> Float[Tensor, "b v"]:
-    """Of prompts of one length: by one forward where a library's model is behind the target."""
-    model = getattr(target, "model", None)
-    if model is None:
-        rows = []
-        for prompt in prompts:
-            target.reset()
-            rows.append(target.prefill(prompt, reserve=0).last_logits)
-        return torch.stack(rows)
-    ids = torch.tensor(prompts, device=model.get_input_embeddings().weight.device)
-    logits: Tensor = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits
-    return logits[:, -1, : target.vocab_size]
+    """Of prompts of one length: by one forward where the target model can."""
+    if isinstance(target, BatchedModel):
+        return target.last_logits_of(prompts)
+    rows = []
+    for prompt in prompts:
+        target.reset()
+        rows.append(target.prefill(prompt, reserve=0).last_logits)
+    return torch.stack(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -112,6 +112,51 @@ class TargetModel(Protocol):
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the rows of the path's nodes, drops the other rows of the last tree."""
+
+
+@runtime_checkable
+class GeneratingModel(Protocol):
+    """A target model whose library decodes greedily by itself, too."""
+
+    def generate(self, token_ids: Sequence[int], max_new_tokens: int, **kwargs: Any) -> list[int]:
+        """The library's greedy answer.
+
+        Args:
+            token_ids: The prompt.
+            max_new_tokens: Output budget, in tokens.
+            kwargs: Options of the library.
+
+        Returns:
+            The output ids, EOS included.
+        """
+        ...
+
+    def generate_batch(
+        self, prompts: Sequence[Sequence[int]], max_new_tokens: int, **kwargs: Any
+    ) -> list[list[int]]:
+        """As `generate`, for several prompts at a time."""
+        ...
+
+
+@runtime_checkable
+class EmbeddingModel(Protocol):
+    """A target model that shows the table of its input embeddings.
+
+    Attributes:
+        embeddings: Row i is the vector of token i.
+    """
+
+    @property
+    def embeddings(self) -> Float[Tensor, "v d"]: ...
+
+
+@runtime_checkable
+class BatchedModel(Protocol):
+    """A target model that reads several prompts in one forward."""
+
+    def last_logits_of(self, prompts: Sequence[Sequence[int]]) -> Float[Tensor, "b v"]:
+        """Logits behind each of some prompts of one length; the cache stays as it is."""
+        ...
 
 
 def check_prompt(

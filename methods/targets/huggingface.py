@@ -1,7 +1,7 @@
 """Stock Hugging Face causal models as targets: a 4-D tree mask, explicit positions, one cache.
 
-The model class is used as it is. Everything that changes between transformers releases (the name
-of the cache argument, the interface of cache layers) stays in this file and in `kv_cache.py`.
+The model class is used as it is. What its forward and its cache are called in a release of
+transformers is known here and in `kv_cache.py` only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import GenerationConfig
 
 from methods.targets.base import (
     StepOutput,
@@ -26,6 +25,7 @@ from methods.targets.capability import check_architecture, check_tree_forward, m
 from methods.targets.capture import Capture, inner_layer
 from methods.targets.grouped_attention import EXACT_ATTENTION
 from methods.targets.kv_cache import TreeCache
+from methods.targets.library_generate import greedy_answers
 from methods.targets.static_forward import (
     CompileMode,
     StaticForward,
@@ -178,55 +178,29 @@ class HuggingFaceTarget:
         """See `DraftingModel.truncate`."""
         self.cache.truncate(num_rows)
 
+    @torch.inference_mode()
+    def last_logits_of(self, prompts: Sequence[Sequence[int]]) -> Float[Tensor, "b v"]:
+        """See `BatchedModel.last_logits_of`."""
+        ids = torch.tensor(prompts, device=self._input_device)
+        logits: Tensor = self.model(input_ids=ids, use_cache=False, logits_to_keep=1).logits
+        return logits[:, -1, : self.vocab_size]
+
     def generate(self, token_ids: Sequence[int], max_new_tokens: int, **kwargs: Any) -> list[int]:
-        """The library's own greedy decoding, as a second reference for speed and ids.
-
-        Args:
-            token_ids: The prompt.
-            max_new_tokens: Output budget, in tokens.
-            kwargs: Passed on, e.g. `prompt_lookup_num_tokens`.
-
-        Returns:
-            The output ids, EOS included.
-        """
+        """See `GeneratingModel.generate`: a second reference for speed and ids."""
         return self.generate_batch([token_ids], max_new_tokens, **kwargs)[0]
 
     def generate_batch(
         self, prompts: Sequence[Sequence[int]], max_new_tokens: int, **kwargs: Any
     ) -> list[list[int]]:
-        """As `generate`, for several prompts at a time: answers for a datastore, not for timing.
-
-        Rows of a padded batch are computed by other kernels than a single one, so that an id may
-        differ from `generate`'s where two logits are nearly equal.
-        """
-        eos_ids = sorted(self.eos_ids) or None
-        pad_id = eos_ids[0] if eos_ids else 0
-        longest = max(map(len, prompts))
-        padded = [[pad_id] * (longest - len(ids)) + list(ids) for ids in prompts]
-        mask = [[0] * (longest - len(ids)) + [1] * len(ids) for ids in prompts]
-        # A checkpoint's own configuration may ask for penalties, which greedy decoding has not.
-        plain = GenerationConfig(
-            do_sample=False,
-            max_new_tokens=max_new_tokens,
-            eos_token_id=eos_ids,
-            pad_token_id=pad_id,
-            suppress_tokens=list(range(self.vocab_size, self.config.vocab_size)) or None,
+        """See `GeneratingModel.generate_batch`, and `library_generate` for its limits."""
+        return greedy_answers(
+            self.model,
+            prompts,
+            max_new_tokens,
+            vocab_size=self.vocab_size,
+            eos_ids=self.eos_ids,
             **kwargs,
         )
-        stored, self.model.generation_config = self.model.generation_config, plain
-        try:
-            output = self.model.generate(
-                torch.tensor(padded, device=self._input_device),
-                attention_mask=torch.tensor(mask, device=self._input_device),
-            )
-        finally:
-            self.model.generation_config = stored
-        return [self._until_eos(row) for row in output[:, longest:].tolist()]
-
-    def _until_eos(self, ids: list[int]) -> list[int]:
-        """Without the padding behind the first EOS."""
-        end = next((i for i, token_id in enumerate(ids) if token_id in self.eos_ids), len(ids))
-        return ids[: end + 1]
 
     def _forward(
         self, ids: Tensor, positions: Tensor, mask: Tensor | None, logits_to_keep: int = 0

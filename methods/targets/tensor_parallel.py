@@ -130,7 +130,7 @@ class TensorParallelTarget:
         self._call("commit", list(path))
 
     def generate(self, token_ids: Sequence[int], max_new_tokens: int, **kwargs: Any) -> list[int]:
-        """See `HuggingFaceTarget.generate`."""
+        """See `GeneratingModel.generate`."""
         ids = [int(token) for token in token_ids]
         out: list[int] = self._call("generate", ids, max_new_tokens, **kwargs)
         return out
@@ -138,7 +138,7 @@ class TensorParallelTarget:
     def generate_batch(
         self, prompts: Sequence[Sequence[int]], max_new_tokens: int, **kwargs: Any
     ) -> list[list[int]]:
-        """See `HuggingFaceTarget.generate_batch`."""
+        """See `GeneratingModel.generate_batch`."""
         ids = [[int(token) for token in prompt] for prompt in prompts]
         out: list[list[int]] = self._call("generate_batch", ids, max_new_tokens, **kwargs)
         return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import runpy
 from pathlib import Path
 
@@ -81,11 +82,23 @@ def test_answers_end_with_eos() -> None:
 
 
 @pytest.mark.slow
+def test_script_calibrates_whatever_shows_embeddings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = runpy.run_path(str(SCRIPT))["main"]
+    options = ["model=toy", "limit=2", "max_new_tokens=8"]
+    assert main(options) == 0
+    assert re.match(r"verifier\.c_e=\S+ verifier\.c_l=\S+ verifier\.tau_d", capsys.readouterr().out)
+    monkeypatch.delattr(ToyTarget, "embeddings")
+    assert main(options) == 2
+    assert "model=toy offers no input embeddings to calibrate on" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         (["model=smolm2-135m"], "unknown model 'smolm2-135m'"),
-        (["model=toy"], "model=toy has no input embeddings to calibrate on"),
         (["dataset.split=nope"], "nope"),
     ],
 )

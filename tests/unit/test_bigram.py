@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,27 +124,16 @@ def test_a_store_holds_what_the_target_ranks_behind_every_token(tmp_path: Path) 
         assert table.probs[token_id] == pytest.approx(probs[expected], rel=1e-3)
 
 
-class LibraryModel:
-    """Answers as a model of transformers does, with padding behind the vocabulary."""
+class BatchedToy(ToyTarget):
+    """Reads several prompts at a time; notes how many."""
 
-    def __init__(self, target: ToyTarget) -> None:
-        self.target = target
-
-    def get_input_embeddings(self) -> Any:
-        return torch.nn.Embedding(1, 1)
-
-    def __call__(self, input_ids: torch.Tensor, use_cache: bool, logits_to_keep: int) -> Any:
-        assert (use_cache, logits_to_keep) == (False, 1)
-        rows = torch.stack([self.target.logits(ids) for ids in input_ids.tolist()])
-        padding = torch.full((len(rows), 2), 99.0)
-        output = type("Output", (), {})()
-        output.logits = torch.cat([rows, padding], dim=1)[:, None]
-        return output
+    def last_logits_of(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        self.sizes = [*getattr(self, "sizes", []), len(prompts)]
+        return torch.stack([self.logits(ids) for ids in prompts])
 
 
-def test_a_librarys_model_reads_many_tokens_at_a_time(tmp_path: Path) -> None:
-    plain, batched = ToyTarget(vocab_size=12), ToyTarget(vocab_size=12)
-    batched.model = LibraryModel(plain)  # type: ignore[attr-defined]
+def test_many_tokens_are_read_at_a_time_where_the_target_can(tmp_path: Path) -> None:
+    plain, batched = ToyTarget(vocab_size=12), BatchedToy(vocab_size=12)
     hashes = [
         build(tmp_path / f"{n}-{len(prefix_ids)}", target, prefix_ids=prefix_ids).content_hash
         for n, target in enumerate((plain, batched))
@@ -151,6 +141,7 @@ def test_a_librarys_model_reads_many_tokens_at_a_time(tmp_path: Path) -> None:
     ]
     assert hashes[:2] == hashes[2:]
     assert hashes[0] != hashes[1]
+    assert batched.sizes == 2 * [5, 5, 2]
 
 
 def test_tokens_are_read_behind_the_prefix(tmp_path: Path) -> None:

@@ -15,7 +15,13 @@ from methods.build import build_vanilla
 from methods.decoding import Method, decode
 from methods.generation import StopRule
 from methods.sampling import SamplingLaw
-from methods.targets.base import ContextOverflow, UnsupportedModel
+from methods.targets.base import (
+    BatchedModel,
+    ContextOverflow,
+    EmbeddingModel,
+    GeneratingModel,
+    UnsupportedModel,
+)
 from methods.targets.capability import tree_forward_error
 from methods.targets.grouped_attention import EXACT_ATTENTION, GROUPED_ATTENTION
 from methods.targets.huggingface import HuggingFaceTarget
@@ -136,6 +142,22 @@ def test_vanilla_ids_equal_generate(name: str) -> None:
         )  # fmt: skip
         reference = target.generate(prompt.tolist(), 24)
         assert list(generation.output_ids) == reference
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_logits_behind_several_prompts_are_those_behind_each(name: str) -> None:
+    target = target_of(name)
+    alone = [target.prefill(prompt, reserve=0).last_logits for prompt in ([5, 6], [7, 5], [5, 5])]
+    together = target.last_logits_of([(5, 6), (7, 5), (5, 5)])
+    torch.testing.assert_close(together, torch.stack(alone), rtol=0, atol=1e-9)
+    assert target.num_committed == 2
+
+
+def test_a_librarys_model_follows_all_protocols() -> None:
+    target = target_of("llama")
+    for protocol in (BatchedModel, EmbeddingModel, GeneratingModel):
+        assert isinstance(target, protocol)
+    assert target.embeddings.shape == (target.vocab_size, 32)
 
 
 @pytest.mark.parametrize("name", ["llama", "cohere", "gpt2", "gemma3"])
