@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.console import new_table, plain_console
+from benchmarks.markdown import pipe_table
 from benchmarks.metrics import STEP_PHASES
 from benchmarks.summary_text import Summary, badge, show, show_count, stop_note, variant
 
@@ -224,16 +225,12 @@ def markdown(summaries: Sequence[Summary], *, has_details: bool = False) -> str:
     """The same tables for README files and notes."""
     blocks = []
     for title, runs in comparable(summaries):
-        blocks.append(f"{title}:\n\n{_markdown_table(table_of(runs))}\n")
+        heads, *lines = table_of(runs)
+        blocks.append(f"{title}:\n\n{pipe_table(heads, lines)}\n")
         if has_details:
-            blocks.append(f"{DETAILS}:\n\n{_markdown_table(details_of(runs))}\n")
+            heads, *lines = details_of(runs)
+            blocks.append(f"{DETAILS}:\n\n{pipe_table(heads, lines)}\n")
     return "\n".join([*blocks, f"{EXPLANATION}.\n"])
-
-
-def _markdown_table(lines: Sequence[Sequence[str]]) -> str:
-    heads, *rest = lines
-    align = ["---", *["---:"] * (len(heads) - 1)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (heads, align, *rest))
 
 
 def sort_key(summary: Mapping[str, Any]) -> tuple[str, str, bool, float]:

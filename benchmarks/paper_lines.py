@@ -20,7 +20,7 @@ from benchmarks.console import new_table, plain_console
 from benchmarks.files import RunFolderError
 from benchmarks.leaderboard.conditions import conditions_of
 from benchmarks.leaderboard.headings import device_text
-from benchmarks.leaderboard.markdown import escape
+from benchmarks.markdown import escape, pipe_table
 from benchmarks.outcomes import (
     CellOutcome,
     cell_folders,
@@ -260,9 +260,9 @@ def markdown_table(
     """
     parts = [f"### {table.title}"]
     for block in blocks_of(table, runs):
-        rows = [["", "whose", *block.heads], ["---", "---", *["---:"] * len(block.heads)]]
-        rows += [[escape(t) for t in (line.row, line.whose, *line.cells)] for line in block.lines]
-        parts += [escape(block.title), "\n".join(f"| {' | '.join(row)} |" for row in rows)]
+        rows = [[escape(t) for t in (line.row, line.whose, *line.cells)] for line in block.lines]
+        heads = ["", "whose", *block.heads]
+        parts += [escape(block.title), pipe_table(heads, rows, left=(0, 1))]
     return "\n\n".join([*parts, *map(escape, _notes(table, runs, sweeps))]) + "\n"
 
 

@@ -18,6 +18,7 @@ from rich.text import Text
 from benchmarks.console import new_table, plain_console
 from benchmarks.conventions import LETTERS, Convention, panel
 from benchmarks.files import RunFolderError
+from benchmarks.markdown import pipe_table
 from benchmarks.results import StoredRun, Unusable, read_runs
 from benchmarks.summary_text import variant
 
@@ -87,11 +88,11 @@ def _print(run: StoredRun, rows: Sequence[Convention]) -> None:
 
 def _markdown(run: StoredRun, rows: Sequence[Convention]) -> str:
     head = ("convention", "used by", "value", "formula", "mind", "definition")
-    lines: list[tuple[str, ...]] = [head, ("---", "---", "---:", "---", "---", "---")]
-    for row in rows:
-        texts = (row.name, row.used_by, _show(row), row.formula, row.trap, f"`{row.definition_id}`")
-        lines.append(tuple(text.replace("|", "\\|") for text in texts))
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [
+        (row.name, row.used_by, _show(row), row.formula, row.trap, f"`{row.definition_id}`")
+        for row in rows
+    ]
+    table = pipe_table(head, lines, left=(0, 1, 3, 4, 5))
     return f"{_title(run)}:\n\n{table}\n\n{LETTERS}.\n"
 
 

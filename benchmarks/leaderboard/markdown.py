@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 from benchmarks.leaderboard.boards import Board, Leaderboard
 from benchmarks.leaderboard.columns import EXPLANATION, Cell, text_table
 from benchmarks.leaderboard.headings import (
@@ -15,9 +12,9 @@ from benchmarks.leaderboard.headings import (
     sections,
     subheading,
 )
+from benchmarks.markdown import escape, pipe_table
 
 MEDALS = ("🥇", "🥈", "🥉")
-_SPECIAL = re.compile(r"([\\|*`<~])")
 
 
 def to_markdown(leaderboard: Leaderboard) -> str:
@@ -38,25 +35,15 @@ def to_markdown(leaderboard: Leaderboard) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def escape(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
-
-
 def _table(board: Board) -> list[str]:
     table = text_table(board)
-    align = ["---", *["---:"] * (len(table.header) - 1)]
     lines = [
         [_with_medal(cells[0], medal), *map(_cell, cells[1:])]
         for cells, medal in zip(table.lines, table.medals, strict=True)
     ]
-    rows = [_line(row) for row in ([escape(title) for title in table.header], align, *lines)]
+    rows = pipe_table([escape(title) for title in table.header], lines)
     notes = "\n".join(f"- {escape(note)}" for note in table.notes)
-    return ["\n".join(rows), notes] if notes else ["\n".join(rows)]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return [rows, notes] if notes else [rows]
 
 
 def _with_medal(cell: Cell, medal: int | None) -> str:

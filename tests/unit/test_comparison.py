@@ -60,6 +60,12 @@ def test_markdown_begins_with_vanilla_and_has_a_line_per_run():
     assert len({line.count("|") for line in lines}) == 1
 
 
+def test_markdown_keeps_a_bar_in_a_label_inside_its_cell():
+    text = markdown([summary("a|b")])
+    (line,) = [line for line in text.splitlines() if "b |" in line]
+    assert line.startswith("| a\\|b |")
+
+
 def test_tables_are_printed(capsys):
     print_comparison([summary("a"), summary("sense", is_lossless=False)])
     printed = capsys.readouterr().out
