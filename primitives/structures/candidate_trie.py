@@ -17,6 +17,7 @@ Cost: O(total candidate length).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from primitives.structures.origin_tree import are_sampled, tree_of_origins
@@ -29,6 +30,8 @@ class CandidateTrie:
     Args:
         pending_id: The token of node 0.
         candidates: In any order.
+        max_nodes: Most nodes besides node 0: those of the best candidates. None for all;
+            counts and estimates are of all candidates only then.
 
     Attributes:
         token_ids: Per node.
@@ -41,13 +44,16 @@ class CandidateTrie:
         ValueError: If some candidates carry `draft_probs` and others do not.
     """
 
-    def __init__(self, pending_id: int, candidates: Sequence[Candidate]) -> None:
+    def __init__(
+        self, pending_id: int, candidates: Sequence[Candidate], *, max_nodes: int | None = None
+    ) -> None:
         self.token_ids, self.parents, self.depths = [pending_id], [-1], [0]
         self.counts, self._ended = [0], [0]
         self._estimates: list[float | None] = [None]
         self._origins: list[Candidate | None] = [None]
         self._index = {(-1, pending_id): 0}
         self.is_sampled = are_sampled(candidates)
+        self._max_nodes = math.inf if max_nodes is None else max_nodes
         for candidate in rank_candidates(candidates):
             self._insert(candidate)
 
@@ -59,6 +65,8 @@ class CandidateTrie:
         for depth, token_id in enumerate(candidate.token_ids):
             parent, node = node, self._index.get((node, token_id), -1)
             if node < 0:
+                if len(self) > self._max_nodes:
+                    return
                 node = self._append(parent, token_id, depth, candidate)
             self.counts[node] += candidate.count
             if candidate.token_probs and self._estimates[node] is None:

@@ -19,11 +19,9 @@ from typing import Literal
 
 from primitives.interfaces import TreeBuilder
 from primitives.registry import TREE_BUILDERS
-from primitives.structures.origin_tree import tree_of_origins
+from primitives.structures.candidate_trie import CandidateTrie
 from primitives.structures.rank_templates import Node, Template, rank_template
-from primitives.types import Candidate, DraftTree, rank_candidates
-
-Path = tuple[int, ...]
+from primitives.types import Candidate, DraftTree
 
 
 @TREE_BUILDERS.register("static_template")
@@ -46,36 +44,13 @@ class StaticTemplate(TreeBuilder):
 
     def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
         """Node 0 and the first `budget` nodes of the template that have a token."""
-        children = _ranked_children(pending_id, candidates)
-        # Per node of the template its tokens from pending on, and its number in the tree.
-        placed: dict[Node, tuple[Path, int]] = {(): ((pending_id,), 0)}
-        parents, origins = [-1], list[Candidate]()
+        trie = CandidateTrie(pending_id, candidates)
+        children = trie.children()
+        placed: dict[Node, int] = {(): 0}
         for node in self._nodes:
             if len(placed) > budget:
                 break
-            path, number = placed.get(node[:-1], ((), 0))
-            below = children.get(path, [])
-            if node[-1] < len(below):
-                token_id, origin = below[node[-1]]
-                placed[node] = ((*path, token_id), len(placed))
-                parents.append(number)
-                origins.append(origin)
-        return tree_of_origins([path[-1] for path, _ in placed.values()], parents, origins)
-
-
-def _ranked_children(
-    pending_id: int, candidates: Sequence[Candidate]
-) -> dict[Path, list[tuple[int, Candidate]]]:
-    """Per path from pending on, the tokens behind it, each with the best candidate through it."""
-    children: dict[Path, list[tuple[int, Candidate]]] = {}
-    seen: set[Path] = set()
-    for candidate in rank_candidates(candidates):
-        token_ids = candidate.token_ids
-        if token_ids[0] != pending_id:
-            continue
-        for length in range(1, len(token_ids)):
-            path = token_ids[: length + 1]
-            if path not in seen:
-                seen.add(path)
-                children.setdefault(token_ids[:length], []).append((token_ids[length], candidate))
-    return children
+            parent = placed.get(node[:-1])
+            if parent is not None and node[-1] < len(children[parent]):
+                placed[node] = children[parent][node[-1]]
+        return trie.to_tree(set(placed.values()) - {0})

@@ -27,8 +27,9 @@ from typing import Literal
 from primitives.fields import check_words
 from primitives.interfaces import TreeBuilder
 from primitives.registry import TREE_BUILDERS
-from primitives.structures.origin_tree import are_sampled, tree_of_origins
-from primitives.types import Candidate, DraftTree, rank_candidates
+from primitives.structures.candidate_trie import CandidateTrie
+from primitives.structures.origin_tree import are_sampled
+from primitives.types import Candidate, DraftTree
 
 
 @TREE_BUILDERS.register("trie")
@@ -54,79 +55,35 @@ class Trie(TreeBuilder):
 
     def build(self, pending_id: int, candidates: Sequence[Candidate], budget: int) -> DraftTree:
         """Node 0 and up to `budget` nodes of the prefix tree."""
-        nodes = _Nodes(pending_id)
-        ranked = rank_candidates(candidates)
         # Which samples are kept must not depend on what was drawn: counts do.
-        select = "rank" if are_sampled(ranked) else self.select
-        room = budget
-        if select != "rank":
-            room = sum(len(candidate.token_ids) for candidate in ranked)
-        for candidate in ranked:
-            nodes.insert(candidate, room)
-        kept = list(range(1, len(nodes.token_ids)))
-        if select != "rank":
-            kept = nodes.most_frequent(budget)
-        if select == "rest":
-            kept = nodes.within_weight(kept, budget)
-        return nodes.to_tree(kept)
+        if self.select == "rank" or are_sampled(candidates):
+            trie = CandidateTrie(pending_id, candidates, max_nodes=budget)
+            return trie.to_tree(range(1, len(trie)))
+        trie = CandidateTrie(pending_id, candidates)
+        kept = _most_frequent(trie, budget)
+        return trie.to_tree(_within_weight(trie, kept, budget) if self.select == "rest" else kept)
 
 
-class _Nodes:
-    """A trie under construction; nodes are numbered in the order of insertion."""
+def _most_frequent(trie: CandidateTrie, num_nodes: int) -> list[int]:
+    """Draft nodes; no child counts more than its parent, so their parents are among them."""
+    nodes = range(1, len(trie))
+    return sorted(nodes, key=lambda i: (-trie.counts[i], trie.depths[i], i))[:num_nodes]
 
-    def __init__(self, pending_id: int) -> None:
-        self.token_ids = [pending_id]
-        self.parents = [-1]
-        self.depths = [0]
-        self.counts = [0]
-        self.origins: list[Candidate] = []
-        self.index = {(-1, pending_id): 0}
 
-    def insert(self, candidate: Candidate, budget: int) -> None:
-        parent = -1
-        for position, token_id in enumerate(candidate.token_ids):
-            node = self.index.get((parent, token_id))
-            if node is None:
-                node = len(self.token_ids)
-                if node > budget:
-                    return
-                self.index[parent, token_id] = node
-                self.token_ids.append(token_id)
-                self.parents.append(parent)
-                self.depths.append(position)
-                self.counts.append(0)
-                self.origins.append(candidate)
-            self.counts[node] += candidate.count
-            parent = node
+def _within_weight(trie: CandidateTrie, nodes: Sequence[int], budget: int) -> list[int]:
+    """Those left when the prefixes of most distinct tokens are dropped, until all fit."""
+    weights = {node: len(_draft_tokens(trie, node)) for node in nodes}
+    total = sum(weights.values())
+    kept = sorted(nodes, key=lambda i: (weights[i], trie.depths[i], i))
+    while total > budget:
+        total -= weights[kept.pop()]
+    return kept
 
-    def most_frequent(self, num_nodes: int) -> list[int]:
-        """Draft nodes; no child counts more than its parent, so their parents are among them."""
-        nodes = range(1, len(self.token_ids))
-        return sorted(nodes, key=lambda i: (-self.counts[i], self.depths[i], i))[:num_nodes]
 
-    def within_weight(self, nodes: Sequence[int], budget: int) -> list[int]:
-        """Those left when the prefixes of most distinct tokens are dropped, until all fit."""
-        weights = {node: len(self._draft_tokens(node)) for node in nodes}
-        total = sum(weights.values())
-        kept = sorted(nodes, key=lambda i: (weights[i], self.depths[i], i))
-        while total > budget:
-            total -= weights[kept.pop()]
-        return kept
-
-    def _draft_tokens(self, node: int) -> set[int]:
-        """Distinct tokens from the first draft token down to the node."""
-        token_ids = set()
-        while node > 0:
-            token_ids.add(self.token_ids[node])
-            node = self.parents[node]
-        return token_ids
-
-    def to_tree(self, kept: Sequence[int]) -> DraftTree:
-        """Node 0 and the kept nodes, in the order of insertion."""
-        nodes = [0, *sorted(kept)]
-        numbers = {node: number for number, node in enumerate(nodes)}
-        return tree_of_origins(
-            [self.token_ids[node] for node in nodes],
-            [numbers.get(self.parents[node], -1) for node in nodes],
-            [self.origins[node - 1] for node in nodes[1:]],
-        )
+def _draft_tokens(trie: CandidateTrie, node: int) -> set[int]:
+    """Distinct tokens from the first draft token down to the node."""
+    token_ids = set()
+    while node > 0:
+        token_ids.add(trie.token_ids[node])
+        node = trie.parents[node]
+    return token_ids

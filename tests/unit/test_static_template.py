@@ -34,7 +34,7 @@ CANDIDATES = [candidate(3, 2, 3), candidate(2, 4), candidate(1, 2, 5), candidate
 def test_nodes_are_placed_by_rank_among_siblings() -> None:
     """Ranks: 2 is (0), 4 is (1), 6 is (2); 3 is (0, 0), 5 is (0, 1)."""
     assert tree(CANDIDATES, template=[[0], [1], [0, 0], [0, 1], [0, 2], [1, 0]]) == (
-        "0: token 1\n  1: token 2\n    3: token 3\n    4: token 5\n  2: token 4"
+        "0: token 1\n  1: token 2\n    2: token 3\n    4: token 5\n  3: token 4"
     )
     assert tree(CANDIDATES, template=[[0], [1], [2]]) == (
         "0: token 1\n  1: token 2\n  2: token 4\n  3: token 6"
@@ -80,24 +80,26 @@ def test_token_recyclings_template_has_the_published_numbers() -> None:
 drafts_st = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), max_size=8)
 
 
+def ranks_of(path: list[int], drafts: list[list[int]]) -> tuple[int, ...]:
+    """The place of each token among the first tokens behind the path before it."""
+    ranks = []
+    for depth, token_id in enumerate(path):
+        behind = [d[depth] for d in drafts if d[:depth] == path[:depth] and len(d) > depth]
+        ranks.append(list(dict.fromkeys(behind)).index(token_id))
+    return tuple(ranks)
+
+
 @given(drafts_st, st.integers(0, 12))
-def test_each_node_has_its_ranks_in_the_prefix_tree(drafts: list[list[int]], budget: int) -> None:
-    """Oracle: the rank of a node is the place of its token among the first tokens behind a path."""
+def test_the_first_nodes_of_the_template_that_exist_are_kept(
+    drafts: list[list[int]], budget: int
+) -> None:
     candidates = [candidate(-place, *draft) for place, draft in enumerate(drafts)]
     built = StaticTemplate().build(P, candidates, budget)
-    found = []
-    for node in range(1, built.num_nodes):
-        path = built.token_ids[built.path_to(node)].tolist()[1:]
-        ranks = []
-        for depth in range(len(path)):
-            behind = dict.fromkeys(
-                d[depth] for d in drafts if d[:depth] == path[:depth] and len(d) > depth
-            )
-            ranks.append(list(behind).index(path[depth]))
-        found.append(tuple(ranks))
-    assert found == [node for node in token_recycling_template() if node in set(found)]
-    num_prefixes = len({tuple(d[:n]) for d in drafts for n in range(1, len(d) + 1)})
-    assert len(found) <= min(budget, num_prefixes)
+    paths = [built.token_ids[built.path_to(node)].tolist()[1:] for node in range(built.num_nodes)]
+    existing = {ranks_of(d[:length], drafts) for d in drafts for length in range(1, len(d) + 1)}
+    expected = [node for node in token_recycling_template() if node in existing][:budget]
+    assert {ranks_of(path, drafts) for path in paths[1:]} == set(expected)
+    assert len(paths[1:]) == len(expected)
 
 
 @pytest.mark.parametrize(
