@@ -1,4 +1,4 @@
-"""Plain configuration -> objects: the only reader of the registries.
+"""Plain configuration -> models and methods.
 
 Impossible combinations of primitives are refused here, by the tags that they declare.
 """

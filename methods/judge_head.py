@@ -13,7 +13,6 @@ Cost: one product [n, d] x [d].
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from methods.files import write_atomically
+from methods.hashing import file_sha256
 from primitives.interfaces import Verifier
 
 FORMAT_VERSION = 1
@@ -134,8 +134,7 @@ def attach_head(verifier: Verifier, model: Mapping[str, Any]) -> dict[str, Any] 
     path = Path(file).expanduser()
     head, facts = load_head(path, model)
     verifier.attach(head=head)
-    content_hash = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return {**dataclasses.asdict(facts), "content_hash": content_hash}
+    return {**dataclasses.asdict(facts), "content_hash": file_sha256(path)[:16]}
 
 
 def save_head(path: Path, head: LinearHead, facts: HeadFacts) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -205,4 +205,8 @@ class TextCodec(Protocol):
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of output ids, special tokens left out."""
+        ...
+
+    def ids_by_token(self) -> Mapping[str, int]:
+        """All tokens of the tokenizer, as it writes them, with their ids."""
         ...

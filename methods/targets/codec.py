@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,3 +49,8 @@ class ChatCodec:
     def decode(self, token_ids: Sequence[int]) -> str:
         """See `TextCodec.decode`."""
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+    def ids_by_token(self) -> Mapping[str, int]:
+        """See `TextCodec.ids_by_token`."""
+        vocabulary: Mapping[str, int] = self.tokenizer.get_vocab()
+        return vocabulary

@@ -80,7 +80,7 @@ def hub_commit(name: str, revision: str | None) -> str | None:
 
     try:
         path = Path(str(cached_file(name, "config.json", revision=revision)))
-    except (OSError, ValueError):  # Loading the model says what is wrong.
+    except (OSError, ValueError):  # What is wrong with a model is told where it is loaded.
         return None
     # models--<owner>--<name>/snapshots/<commit>/config.json
     return path.parent.name if path.parent.parent.name == "snapshots" else None

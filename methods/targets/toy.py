@@ -199,3 +199,7 @@ class ToyCodec:
     def decode(self, token_ids: Sequence[int]) -> str:
         """`t5 t7 t1`."""
         return " ".join(f"t{token_id}" for token_id in token_ids)
+
+    def ids_by_token(self) -> dict[str, int]:
+        """`t0`, `t1` and so on."""
+        return {self.decode([token_id]): token_id for token_id in range(self.vocab_size)}

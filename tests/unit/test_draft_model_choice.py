@@ -47,19 +47,6 @@ def test_tokens_are_compared_by_their_ids() -> None:
     assert num_other_tokens(toy(8).codec, target) == 3
 
 
-def test_a_codec_without_tokens_is_told() -> None:
-    class Silent:
-        eos_id = None
-
-        def encode(self, messages: Any) -> list[int]:
-            return []
-
-        encode_text = decode = encode
-
-    with pytest.raises(TypeError, match="Silent shows no tokens to compare"):
-        num_other_tokens(codec(a=0), Silent())
-
-
 def test_a_draft_model_knows_the_tokens_of_its_target() -> None:
     check_draft_model(toy(40), toy(32))
     message = "draft_model=small must have the tokens of model=toy under the same ids, but 8 of 32"

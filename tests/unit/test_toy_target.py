@@ -149,3 +149,4 @@ def test_codec_makes_ids_of_words() -> None:
     assert codec.decode([5, 7, 1]) == "t5 t7 t1"
     assert codec.decode([]) == ""
     assert codec.encode([("user", "")]) == []
+    assert [*codec.ids_by_token().items()] == [(f"t{token_id}", token_id) for token_id in range(8)]
