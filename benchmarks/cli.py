@@ -11,23 +11,11 @@ from typing import Any
 
 from benchmarks.files import RunFolderError
 from benchmarks.outcomes import INTERRUPTED
-from benchmarks.plan import (
-    Plan,
-    check_writable,
-    load_dataset,
-    load_model,
-    load_warm_prompts,
-    make_plan,
-)
+from benchmarks.plan import Plan, make_plan
 from benchmarks.run_spec import RunSpec
 from benchmarks.runner import RunResult, run
 from benchmarks.table import print_results
 from methods.targets.errors import ModelUnavailable
-
-__all__ = [
-    "Outcome", "build_spec", "check_writable", "load_dataset", "load_model", "load_warm_prompts",
-    "measure", "start_logging",
-]  # fmt: skip
 
 
 def start_logging() -> None:

@@ -18,7 +18,8 @@ from benchmarks.records import SCHEMA_VERSION, Request
 from benchmarks.row_log import read_requests
 from benchmarks.run_folder import STATUS
 from benchmarks.run_spec import RunSpec
-from benchmarks.scoring.scores import read_scores, score_run, write_scores
+from benchmarks.scoring.score_rows import read_scores, write_scores
+from benchmarks.scoring.scores import score_run
 
 logger = logging.getLogger(__name__)
 

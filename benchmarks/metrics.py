@@ -13,7 +13,7 @@ from benchmarks.metric_values import Metrics, count, entry, metric
 from benchmarks.prompt_table import ArmCounts, PromptTable, first_difference
 from benchmarks.quality import rouge_l
 from benchmarks.records import Request
-from benchmarks.scoring.scores import ScoreRow
+from benchmarks.scoring.score_rows import ScoreRow
 from benchmarks.statistics import exp_ratio, ratio, ratio_of_ratios
 
 NS_PER_S = 1e9

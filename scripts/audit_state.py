@@ -20,9 +20,10 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 import configs
-from benchmarks.cli import Outcome, load_dataset, load_warm_prompts, measure, start_logging
+from benchmarks.cli import Outcome, measure, start_logging
 from benchmarks.console import plain_console
 from benchmarks.files import RunFolderError
+from benchmarks.plan import load_dataset, load_warm_prompts
 from benchmarks.results import StoredRun, read_run
 from benchmarks.state_audit import CONDITIONS, audit, render_audit
 from methods.build import build_law

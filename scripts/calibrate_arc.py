@@ -19,7 +19,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 import configs
 from benchmarks.arc_calibration import Swap, collect_swaps, fit
-from benchmarks.cli import load_dataset, load_model, start_logging
+from benchmarks.cli import start_logging
+from benchmarks.plan import load_dataset, load_model
 from methods.targets.base import EmbeddingModel
 from methods.targets.errors import ModelUnavailable
 from primitives.structures.scaled_embeddings import ScaledEmbeddings

@@ -16,11 +16,12 @@ import torch
 import configs
 from benchmarks import speed
 from benchmarks.bench_inputs import encode_prompts, long_context
-from benchmarks.cli import load_model, measure, start_logging
+from benchmarks.cli import measure, start_logging
 from benchmarks.comparison import print_comparison
 from benchmarks.console import plain_console
 from benchmarks.machine import peak_memory, synchronize
 from benchmarks.options import at_least_1
+from benchmarks.plan import load_model
 from benchmarks.provenance import describe_environment
 from benchmarks.results import StoredRun, read_run
 from benchmarks.speed_tables import arms_table, curve_table

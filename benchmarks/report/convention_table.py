@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.conventions import LETTERS, Convention, panel
+from benchmarks.conventions import Convention, panel
 from benchmarks.report.groups import Group
-
-__all__ = ["LETTERS", "ConventionRow", "ConventionTable", "convention_table"]
 
 
 @dataclass(frozen=True, kw_only=True)

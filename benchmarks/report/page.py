@@ -12,9 +12,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from benchmarks.conventions import LETTERS
 from benchmarks.files import explain_os_errors, write_atomically
 from benchmarks.report.columns import ResultTable, result_table
-from benchmarks.report.convention_table import LETTERS, ConventionTable, convention_table
+from benchmarks.report.convention_table import ConventionTable, convention_table
 from benchmarks.report.divergences import Divergence, divergences
 from benchmarks.report.groups import Group, code_version, device_name, group_runs
 from benchmarks.report.guards import Card, Ending, endings, failures, notes

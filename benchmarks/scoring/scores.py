@@ -13,11 +13,7 @@ from benchmarks.datasets.base import Dataset, Prompt
 from benchmarks.records import Request
 from benchmarks.scoring import SCORERS
 from benchmarks.scoring.base import Score, Scorer
-from benchmarks.scoring.score_rows import ARMS, ScoreRow, read_scores, write_scores
-
-__all__ = [
-    "ScoreRow", "check_tasks", "read_scores", "score_request", "score_run", "write_scores",
-]  # fmt: skip
+from benchmarks.scoring.score_rows import ARMS, ScoreRow
 
 _NO_TASK = "without a task that says what is right"
 _NO_CODE = "whose answers are programs (allow_code_execution=true runs them)"

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import configs
-from benchmarks.cli import build_spec, load_dataset
+from benchmarks.cli import build_spec
 from benchmarks.datasets import DATASETS
 from benchmarks.files import RunFolderError
 from benchmarks.paper_tables import TABLES
+from benchmarks.plan import load_dataset
 from benchmarks.runner import run
 from configs import composed
 from methods.build import MODEL_KINDS, ConfigError, build_law, build_method, build_model

@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 
-from benchmarks.cli import build_spec, load_dataset, measure
+from benchmarks.cli import build_spec, measure
 from benchmarks.inputs import _model_inputs, folder_files, inputs_digest
-from benchmarks.plan import make_plan
+from benchmarks.plan import load_dataset, make_plan
 from configs import composed
 from methods.targets.facts import files_hash, hub_commit
 from support.runs import status_of

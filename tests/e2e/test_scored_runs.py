@@ -9,7 +9,7 @@ import pytest
 import configs
 from benchmarks.cli import measure
 from benchmarks.results import read_run
-from benchmarks.scoring.scores import read_scores
+from benchmarks.scoring.score_rows import read_scores
 
 TASK = {
     "task_id": "HumanEval/0",

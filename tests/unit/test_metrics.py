@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks.definitions import DEFINITIONS, define
 from benchmarks.metrics import summarize
 from benchmarks.records import RequestError
-from benchmarks.scoring.scores import ScoreRow
+from benchmarks.scoring.score_rows import ScoreRow
 from benchmarks.table import print_results
 from support.rows import make_row, make_turn, path, two_prompts, vanilla_steps
 

@@ -9,14 +9,8 @@ from benchmarks.files import RunFolderError
 from benchmarks.records import RequestError
 from benchmarks.scoring import SCORERS
 from benchmarks.scoring.final_number import are_equal, final_number
-from benchmarks.scoring.scores import (
-    ScoreRow,
-    check_tasks,
-    read_scores,
-    score_request,
-    score_run,
-    write_scores,
-)
+from benchmarks.scoring.score_rows import ScoreRow, read_scores, write_scores
+from benchmarks.scoring.scores import check_tasks, score_request, score_run
 from support.rows import make_row, make_turn
 
 
