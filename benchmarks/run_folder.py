@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -52,7 +52,7 @@ class RunFolderBusy(RunFolderError):
 class RunFolder:
     """A run folder, locked inside a `with` block; how the block ends is how the run ends.
 
-    A finished run is not locked: it is only read.
+    A finished run is not locked, since it is only read; but see `locked`.
 
     Attributes:
         path: The folder.
@@ -101,16 +101,35 @@ class RunFolder:
             RunFolderError: If it cannot be created or written.
         """
         self._status = self._read_status()
-        if self.is_done:
-            return self
+        if not self.is_done:
+            self._acquire(self.patience_s)
+        return self
+
+    @contextmanager
+    def locked(self, patience_s: float) -> Iterator[None]:
+        """Locks a finished run while what was made of its rows is made again.
+
+        Args:
+            patience_s: How long to wait for another process that does so, in seconds.
+
+        Raises:
+            RunFolderBusy: If another process holds it for longer.
+            RunFolderError: If it cannot be written.
+        """
+        self._acquire(patience_s)
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _acquire(self, patience_s: float) -> None:
         with explain_os_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
-                self._lock.acquire(timeout=self.patience_s)
+                self._lock.acquire(timeout=patience_s)
             except Timeout:
                 raise RunFolderBusy(self._describe_holder()) from None
         self._status = self._read_status()
-        return self
 
     def start(
         self,
@@ -217,15 +236,24 @@ class RunFolder:
         state: State = "failed" if failure else "stopped" if stopped else "done"
         self._write_status(state, failure or stopped)
 
-    def renew(self, summary: Mapping[str, Any]) -> None:
-        """Writes the metrics of a finished run again.
+    def renew(self, summarize: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The metrics of a finished run; written again, under its lock, if they differ.
+
+        Args:
+            summarize: Computes them from the folder's files.
 
         Raises:
+            RunFolderBusy: If they differ, and another process holds the folder.
             RunFolderError: If a file cannot be written.
         """
-        if summary != read_json(self.path / "summary.json"):
+        summary = summarize()
+        if summary == read_json(self.path / "summary.json"):
+            return summary
+        with self.locked(self.patience_s):
+            summary = summarize()  # Scores may have been added meanwhile.
             write_json(self.path / "summary.json", summary)
             write_json(self.path / STATUS, self._status | {"hashes": self._hashes()})
+        return summary
 
     def _hashes(self) -> dict[str, str]:
         """By which readers know that files belong together and were not edited."""

@@ -109,7 +109,7 @@ def reopen(
     """The result of a run that has ended, without its model.
 
     Raises:
-        RunFolderBusy: If another process continues it after an early stop.
+        RunFolderBusy: If another process continues it after an early stop, or scores it again.
         RunFolderError: If the run folder cannot be written, or holds damaged files.
     """
     with RunFolder(path) as folder:
@@ -147,11 +147,12 @@ def _reopen(
             f"{folder.path} is marked as ended, but holds {len(requests)} of {num_expected} rows: "
             "move it away to measure anew"
         )
-    if allow_code_execution:  # Which may not have been allowed before.
-        score(folder.path, requests, dataset, allow_code_execution=True, progress=progress)
+    if allow_code_execution and any(prompt.task for prompt in dataset.prompts):
+        # Which may not have been allowed before.
+        with folder.locked(ASSEMBLY_S):
+            score(folder.path, requests, dataset, allow_code_execution=True, progress=progress)
     # From the rows again: a table must not outlive the data that it comes from.
-    summary = summarize_folder(folder.path)
-    folder.renew(summary)
+    summary = folder.renew(lambda: summarize_folder(folder.path))
     return RunResult(path=folder.path, summary=summary, was_finished=True)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from filelock import FileLock
 
-from benchmarks.files import RunFolderError, read_json, write_json
+from benchmarks.files import RunFolderError, file_hash, read_json, write_json
 from benchmarks.provenance import code_version, git_state, run_id
-from benchmarks.run_folder import RunFolder, RunFolderBusy, run_path
+from benchmarks.run_folder import LOCK, RunFolder, RunFolderBusy, run_path
 
 
 def test_small_files_are_whole_or_absent(tmp_path):
@@ -95,6 +97,37 @@ def test_a_finished_folder_can_be_read_without_a_lock(tmp_path):
     with RunFolder(tmp_path / "run") as folder:
         assert folder.is_done
     assert not (tmp_path / "run" / ".lock").exists()
+
+
+def test_metrics_of_a_finished_run_are_written_under_its_lock_and_only_if_they_differ(tmp_path):
+    path = tmp_path / "run"
+    with RunFolder(path) as folder:
+        start(folder)
+        folder.finish({"tau": 2.0})
+    held = FileLock(path / LOCK, thread_local=False)
+    with RunFolder(path, patience_s=0.0) as folder, held:
+        assert folder.renew(lambda: {"tau": 2.0}) == {"tau": 2.0}
+        with pytest.raises(RunFolderBusy, match="being written by another process"):
+            folder.renew(lambda: {"tau": 3.0})
+        assert read_json(path / "summary.json") == {"tau": 2.0}
+    with RunFolder(path) as folder:
+        assert folder.renew(lambda: {"tau": 3.0}) == {"tau": 3.0}
+        held.acquire(timeout=0)  # It is free again inside the block.
+        held.release()
+    assert read_json(path / "summary.json") == {"tau": 3.0}
+    hashes = read_json(path / "status.json")["hashes"]
+    assert hashes["summary.json"] == file_hash(path / "summary.json")
+
+
+def test_who_looks_for_a_moment_whether_a_folder_is_held_keeps_nobody_out(tmp_path):
+    (tmp_path / "run").mkdir()
+    look = FileLock(tmp_path / "run" / LOCK, thread_local=False)
+    look.acquire()
+    timer = threading.Timer(0.1, look.release)
+    timer.start()
+    with RunFolder(tmp_path / "run") as folder:
+        start(folder)
+    assert not timer.is_alive()
 
 
 def test_names_are_made_fit_for_folders(tmp_path):
