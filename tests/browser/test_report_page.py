@@ -9,12 +9,15 @@ import pytest
 
 from benchmarks.datasets import DATASETS
 from benchmarks.report.page import write_report
+from support.processes import PATIENCE_S
 from support.report_runs import HOSTILE, answers, write_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
+
+PATIENCE_MS = 1000 * PATIENCE_S
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,7 +49,9 @@ def report(tmp_path_factory):
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_MS
+        )
         yield browser
         browser.close()
 
@@ -55,6 +60,7 @@ def browser():
 def page(browser, report):
     """A fresh page; whatever it complains about or asks for fails the test."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
     requests, complaints = [], []
     page.on("request", lambda request: requests.append(request.url))
     page.on("console", lambda message: complaints.append(message.text))

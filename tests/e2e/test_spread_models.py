@@ -13,6 +13,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from support.processes import PATIENCE_S
 from support.runs import rows_of
 
 pytestmark = pytest.mark.slow
@@ -56,7 +57,7 @@ def answers(folder, name, *options, launcher=(sys.executable,)):
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("pld on jsonl") == 1, done.stdout

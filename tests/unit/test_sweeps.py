@@ -34,6 +34,9 @@ LABELS = ["method=pld seed=0", "method=pld seed=1", "method=rest seed=0", "metho
 @pytest.fixture(autouse=True)
 def without_slurm(monkeypatch):
     monkeypatch.setattr("benchmarks.sweeps.queued_jobs", lambda: None)
+    # The tests themselves may run in a job.
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

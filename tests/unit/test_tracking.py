@@ -7,9 +7,11 @@ import json
 import logging
 import os
 import pty
+import select
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,14 +19,17 @@ import wandb
 from matplotlib.figure import Figure
 from wandb.proto import wandb_internal_pb2
 
+from benchmarks import tracking
 from benchmarks.files import RunFolderError, read_json, write_json
 from benchmarks.records import Request, RequestError, Turn
 from benchmarks.steps import Steps
 from benchmarks.tracking import open_tracker
 from benchmarks.tracking_values import TABLE_COLUMNS, flatten_summary
+from support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.slow  # `make check` is for while one writes.
 
+TIMES = ("init_timeout", "finish_timeout")
 YEARS = itertools.count(2000)
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = {
@@ -73,7 +78,7 @@ def directory(tmp_path):
 
 @pytest.fixture(scope="module", autouse=True)
 def wandb_elsewhere(tmp_path_factory):
-    """No key, no network, no file of the user's, and no service left behind."""
+    """No key, no network, no file of the user's, no service left behind, and time to start one."""
     home = str(tmp_path_factory.mktemp("home"))
     nowhere = "http://127.0.0.1:9"
     with pytest.MonkeyPatch.context() as patch:
@@ -83,6 +88,8 @@ def wandb_elsewhere(tmp_path_factory):
         patch.setenv("HTTPS_PROXY", nowhere)
         patch.setenv("WANDB_BASE_URL", nowhere)
         patch.delenv("WANDB_API_KEY", raising=False)
+        for name in TIMES:
+            patch.setitem(tracking._SETTINGS, name, PATIENCE_S)
         yield
         wandb.teardown()
 
@@ -313,15 +320,18 @@ def test_the_error_of_a_run_is_not_wandbs(directory, caplog):
     assert code == 1
 
 
-PROGRAM = """
+PROGRAM = f"""
 import logging, sys
 from pathlib import Path
-from benchmarks.tracking import open_tracker
+from benchmarks import tracking
+tracking._SETTINGS.update(dict.fromkeys({TIMES}, {PATIENCE_S}))
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
-facts = {"run_id": "1", "model": "m", "dataset": "d", "method": "x", "is_lossless": True}
+facts = dict(run_id="1", model="m", dataset="d", method="x", is_lossless=True)
 mode, folder = sys.argv[1:]
-with open_tracker(mode, project="p", config={}, facts=facts, directory=Path(folder)) as tracker:
-    tracker.log_summary({"metrics": {}, "categories": {}})
+with tracking.open_tracker(
+    mode, project="p", config=dict(), facts=facts, directory=Path(folder)
+) as tracker:
+    tracker.log_summary(dict(metrics=dict(), categories=dict()))
     print(tracker.is_active, "wandb" in sys.modules)
 """
 
@@ -329,20 +339,29 @@ with open_tracker(mode, project="p", config={}, facts=facts, directory=Path(fold
 def test_without_a_key_a_terminal_is_not_asked_for_one(directory):
     leader, terminal = pty.openpty()
     command = [sys.executable, "-c", PROGRAM, "online", str(directory)]
-    done = subprocess.run(
-        command, cwd=ROOT, stdin=terminal, stdout=terminal, stderr=terminal, timeout=60, check=False
-    )
+    streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+    done = subprocess.run(command, cwd=ROOT, **streams, timeout=PATIENCE_S, check=False)
     os.close(terminal)
-    text = os.read(leader, 100_000).decode().split("\r\n")
+    text = read_all(leader)
     os.close(leader)
     assert done.returncode == 0
-    assert text == [
+    assert text.split("\r\n") == [
         "wandb: cannot start online (UsageError: No API key configured. Use `wandb login` to log "
         "in.); this run is tracked offline",
         "True True",
         "",
     ]
     assert len(list(directory.glob("wandb/offline-run-*"))) == 1
+
+
+def read_all(leader):
+    """What was written to a terminal, which nobody writes to any more."""
+    text = b""
+    # It passes through the kernel in parts; the end of them is an error, or silence.
+    with suppress(OSError):
+        while select.select([leader], [], [], 1.0)[0] and (part := os.read(leader, 4096)):
+            text += part
+    return text.decode()
 
 
 def test_off_does_not_import_wandb(tmp_path):
