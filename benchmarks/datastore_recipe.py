@@ -6,11 +6,13 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from benchmarks.answers import AnswerFile, answer_call
 from benchmarks.contamination import ContaminationCheck
@@ -26,7 +28,7 @@ from benchmarks.datastore_config import (
 from benchmarks.documents import Document
 from benchmarks.progress import counting
 from methods.cache import cache_root
-from methods.datastores.folder import FORMAT_VERSION, DatastoreError
+from methods.datastores.folder import FORMAT_VERSION, DatastoreError, explain_os_errors
 from methods.datastores.hidden_states import build_hidden_store
 from methods.datastores.tokens import build_token_store
 from methods.targets.facts import model_identity
@@ -114,14 +116,11 @@ class Recipe:
     def build(self, path: Path) -> None:
         """Answers, documents, files."""
         settings, target = self.settings, self.model.target
-        tokens = self.corpus.estimated_tokens()
-        logger.info(f"building the datastore {path.name}: about {tokens:,} tokens, {self._bytes()}")
-        if isinstance(self.corpus, AnsweredPrompts) and self.corpus.answers is not None:
-            total = sum(len(prompt.turns) for prompt in self.corpus.dataset.prompts)
-            with counting("answers", total, self.has_progress) as advance:
-                self.corpus.generate(
-                    answer_call(target), batch_size=settings.batch_size, progress=advance
-                )
+        with self._opened_answers() if settings.source == "generated" else nullcontext():
+            tokens = self.corpus.estimated_tokens()
+            size = f"about {tokens:,} tokens, {self._bytes()}"
+            logger.info(f"building the datastore {path.name}: {size}")
+            self._generate()
         check = self._check()
         facts: dict[str, Any] = {
             "vocab_size": target.vocab_size,
@@ -193,23 +192,51 @@ class Recipe:
         return AnsweredPrompts(
             dataset=dataset,
             codec=model.codec,
-            answers=self._answer_file(),
             max_prompt_tokens=None if longest is None else longest - settings.max_new_tokens,
         )
 
-    def _answer_file(self) -> AnswerFile:
-        """Answers in the cache, which begin with the packaged ones of this very model."""
+    def _generate(self) -> None:
+        """Has the target model answer what is to have its own answers."""
+        if not isinstance(self.corpus, AnsweredPrompts) or self.corpus.answers is None:
+            return
+        total = sum(len(prompt.turns) for prompt in self.corpus.dataset.prompts)
+        with counting("answers", total, self.has_progress) as advance:
+            self.corpus.generate(
+                answer_call(self.model.target),
+                batch_size=self.settings.batch_size,
+                progress=advance,
+            )
+
+    @contextmanager
+    def _opened_answers(self) -> Iterator[None]:
+        """Gives the corpus its answers, in the cache: they begin with the packaged ones of this
+        very model.
+
+        One process opens and continues them at a time; a second one waits, and finds them there.
+
+        Raises:
+            DatastoreError: If the file cannot be written, or is damaged.
+        """
         identity, budget = model_identity(self.model.facts), self.settings.max_new_tokens
         text = json.dumps([identity, budget], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
         name = f"{self.loader.name}-{self.model.name}-{digest}.jsonl".replace("/", "--")
         path = cache_root() / "answers" / name
-        return AnswerFile(
-            path,
-            model=identity,
-            max_new_tokens=budget,
-            first=self.loader.answers(self.model.name),
-        )
+        lock = FileLock(path.with_name(f".{name}.lock"))
+        with explain_os_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        try:
+            assert isinstance(self.corpus, AnsweredPrompts)
+            self.corpus.answers = AnswerFile(
+                path,
+                model=identity,
+                max_new_tokens=budget,
+                first=self.loader.answers(self.model.name),
+            )
+            yield
+        finally:
+            lock.release()
 
     def _with_keys(
         self, documents: Iterable[Document], report: dict[str, Any]

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,49 @@ def test_another_source_is_another_store_and_another_run(tmp_path, cache):
     assert len(stores(cache)) == 2
     assert len({spec.run_id for spec in specs}) == 2
     assert len(list((cache / "answers").glob("*.jsonl"))) == 1
+
+
+def test_a_store_that_is_there_needs_no_answers(tmp_path, cache):
+    """Nor does opening it cut off what may be another process's line in the making."""
+    config = toy(tmp_path, "method=rest", "datastore.source=generated")
+    build_spec(config)
+    (file,) = (cache / "answers").glob("*.jsonl")
+    with file.open("ab") as stream:
+        stream.write(b'{"prompt_sha":')
+    before = file.read_bytes()
+    build_spec(config)
+    assert file.read_bytes() == before
+
+
+def test_builders_of_the_same_answers_generate_them_in_turn(tmp_path, cache, monkeypatch):
+    """A second one waits at the lock, and finds the answers there."""
+    call, waiting, batches = benchmarks.datastore_recipe.answer_call, [], []
+
+    def build(kind):
+        method = {"tokens": "rest", "hidden_states": "dresd"}[kind]
+        return build_spec(toy(tmp_path, f"method={method}", "datastore.source=generated"))
+
+    def counted(target):
+        answer = call(target)
+
+        def ask(prompts, budget):
+            batches.append(len(prompts))
+            if not waiting:
+                waiting.append(pool.submit(build, "hidden_states"))
+                with pytest.raises(TimeoutError):  # It would have asked or ended by then.
+                    waiting[0].result(timeout=1)
+            return answer(prompts, budget)
+
+        return ask
+
+    monkeypatch.setattr(benchmarks.datastore_recipe, "answer_call", counted)
+    with ThreadPoolExecutor(1) as pool:
+        build("tokens")
+        waiting[0].result()
+    assert sum(batches) == 7  # Six prompts, one of them with two turns.
+    (file,) = (cache / "answers").glob("*.jsonl")
+    assert len(file.read_text().splitlines()) == 1 + 7
+    assert len(stores(cache)) == 2
 
 
 def test_where_a_store_lies_does_not_change_the_run(tmp_path, cache):
