@@ -16,15 +16,12 @@ from benchmarks.progress import counting
 from benchmarks.provenance import machine_kind
 from benchmarks.records import SCHEMA_VERSION, Request
 from benchmarks.row_log import read_requests
-from benchmarks.run_folder import STATUS
+from benchmarks.run_files import ENVIRONMENT, EXAMINED, ROWS, SCORES, STATUS
 from benchmarks.run_spec import RunSpec
 from benchmarks.scoring.score_rows import read_scores, write_scores
 from benchmarks.scoring.scores import score_run
 
 logger = logging.getLogger(__name__)
-
-EXAMINED = "examination.json"
-SCORES = "scores.jsonl"
 
 
 def summarize_folder(path: Path) -> dict[str, Any]:
@@ -35,11 +32,11 @@ def summarize_folder(path: Path) -> dict[str, Any]:
     Raises:
         RunFolderError: If a file is missing or damaged.
     """
-    known = read_json(path / "env.json")
+    known = read_json(path / ENVIRONMENT)
     if known is None:
-        raise RunFolderError(f"{path} is no run folder: it has no env.json")
+        raise RunFolderError(f"{path} is no run folder: it has no {ENVIRONMENT}")
     run_facts, sessions = known["run"], known["sessions"]
-    requests = read_requests(path / "requests.jsonl")
+    requests = read_requests(path / ROWS)
     metrics = summarize(
         requests,
         is_greedy=run_facts["is_greedy"],

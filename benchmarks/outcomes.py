@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from benchmarks.files import RunFolderError, read_json, write_json
 from benchmarks.provenance import timestamp
+from benchmarks.run_files import ROWS
 
 SWEEP, STARTED, OUTCOME = "sweep.json", "started.json", "outcome.json"
 INTERRUPTED = 130
@@ -72,7 +73,7 @@ def label_of(words: Sequence[str]) -> str:
 
 def count_rows(run: str | Path) -> int:
     """Rows of a run folder, without reading them."""
-    rows = Path(run) / "requests.jsonl"
+    rows = Path(run) / ROWS
     return rows.read_bytes().count(b"\n") if rows.is_file() else 0
 
 

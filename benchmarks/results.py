@@ -18,10 +18,10 @@ import yaml
 from benchmarks.files import RunFolderError, explain_os_errors, file_hash, read_json
 from benchmarks.records import SCHEMA_VERSION, Request
 from benchmarks.row_log import read_requests
+from benchmarks.run_files import CONFIG, ENVIRONMENT, ROWS, STATUS, SUMMARY
 from benchmarks.summary_text import stop_note
 
-ROWS = "requests.jsonl"
-_FILES = ("env.json", "status.json", "summary.json", ROWS)
+_FILES = (ENVIRONMENT, STATUS, SUMMARY, ROWS)
 """A folder with one of these is a run folder, whole or not."""
 
 
@@ -135,15 +135,15 @@ def read_run(folder: Path) -> StoredRun:
     Raises:
         RunFolderError: If it has not ended, is damaged, of another version, or mixed with another.
     """
-    status = read_json(folder / "status.json") or {}
+    status = read_json(folder / STATUS) or {}
     state = status.get("state")
     if state not in ("done", "stopped"):
         raise RunFolderError(_explain_state(state, status.get("reason")))
-    summary, env = read_json(folder / "summary.json"), read_json(folder / "env.json")
+    summary, env = read_json(folder / SUMMARY), read_json(folder / ENVIRONMENT)
     if summary is None or env is None:
-        missing = "summary.json" if summary is None else "env.json"
+        missing = SUMMARY if summary is None else ENVIRONMENT
         raise RunFolderError(f"half-written: it is marked as {state} but has no {missing}")
-    for name, value in (("summary.json", summary), ("env.json", env)):
+    for name, value in ((SUMMARY, summary), (ENVIRONMENT, env)):
         _check_version(name, value)
         if not isinstance(value.get("run"), dict):
             raise RunFolderError(f"{name} lacks the facts of its run; measure anew")
@@ -174,7 +174,7 @@ def _explain_state(state: object, reason: object) -> str:
         return "not finished: some of its shards are not done"
     if state == "failed":
         return f"the run failed{because}"
-    return "half-written: it has no status.json that says done"
+    return f"half-written: it has no {STATUS} that says done"
 
 
 def _check_version(name: str, value: Mapping[str, Any]) -> None:
@@ -191,7 +191,7 @@ def _check_shape(summary: Mapping[str, Any]) -> None:
     groups = summary.get("metrics"), *(summary.get("categories") or {"": {}}).values()
     for metrics in groups:
         if not isinstance(metrics, dict) or not all(map(_is_metric, metrics.values())):
-            raise RunFolderError("summary.json holds something that is no metric: edited by hand?")
+            raise RunFolderError(f"{SUMMARY} holds something that is no metric: edited by hand?")
 
 
 def _is_metric(value: object) -> bool:
@@ -204,7 +204,7 @@ def _is_metric(value: object) -> bool:
 
 def _check_unmixed(run: StoredRun, status: Mapping[str, Any]) -> None:
     if run.is_stopped != (status["state"] == "stopped"):
-        raise RunFolderError("summary.json and status.json disagree on an early stop")
+        raise RunFolderError(f"{SUMMARY} and {STATUS} disagree on an early stop")
     ids = {run.summary["run"]["run_id"], run.env["run"]["run_id"]}
     if len(ids) > 1:
         raise RunFolderError(f"files of several runs are mixed: {' and '.join(sorted(ids))}")
@@ -224,11 +224,11 @@ def _check_unmixed(run: StoredRun, status: Mapping[str, Any]) -> None:
 
 
 def _read_config(folder: Path) -> Mapping[str, Any]:
-    path = folder / "config.yaml"
+    path = folder / CONFIG
     if not path.exists():
         return {}
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise RunFolderError(f"config.yaml is damaged: {str(error).splitlines()[0]}") from error
+        raise RunFolderError(f"{CONFIG} is damaged: {str(error).splitlines()[0]}") from error
     return config if isinstance(config, dict) else {}

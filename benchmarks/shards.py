@@ -24,7 +24,8 @@ from benchmarks.files import RunFolderError, explain_os_errors, read_json, write
 from benchmarks.provenance import machine_kind
 from benchmarks.records import Request
 from benchmarks.row_log import read_requests
-from benchmarks.run_folder import LOCK, PATIENCE_S, STATUS
+from benchmarks.run_files import ENVIRONMENT, LOCK, ROWS, STATUS
+from benchmarks.run_folder import PATIENCE_S
 
 FOLDER = "shards"
 
@@ -108,14 +109,14 @@ def gather(run: Path, num_shards: int, prompt_ids: Sequence[str]) -> Gathered:
     kinds: dict[str, list[str]] = {}
     for index in range(1, num_shards + 1):
         shard = Shard(index=index, num_shards=num_shards)
-        env = read_json(shard.path(run) / "env.json")
+        env = read_json(shard.path(run) / ENVIRONMENT)
         if env is None:
-            raise RunFolderError(f"{shard.path(run)} is no run folder: it has no env.json")
+            raise RunFolderError(f"{shard.path(run)} is no run folder: it has no {ENVIRONMENT}")
         for session in env["sessions"]:
             kinds.setdefault(machine_kind(session), []).append(str(shard.path(run)))
         offset = len(sessions)
         sessions += env["sessions"]
-        rows = read_requests(shard.path(run) / "requests.jsonl")
+        rows = read_requests(shard.path(run) / ROWS)
         requests += [row.moved(offset) for row in rows]
     if len(kinds) > 1:
         raise RunFolderError(_explain(kinds))

@@ -33,6 +33,7 @@ from benchmarks.leaderboard.entries import Entry
 from benchmarks.prompt_table import PromptTable
 from benchmarks.records import Request
 from benchmarks.results import StoredRun, read_runs
+from benchmarks.run_files import ENVIRONMENT
 from benchmarks.run_spec import RunSpec
 from benchmarks.statistics import LEVEL, Interval, bootstrap, ratio_of_ratios
 
@@ -190,9 +191,9 @@ class EarlyStopping:
 
     def _as_stored(self) -> StoredRun:
         """This run as far as it is written down."""
-        env = read_json(self.folder / "env.json")
+        env = read_json(self.folder / ENVIRONMENT)
         if env is None:
-            raise RunFolderError(f"{self.folder} has lost its env.json while it was measured")
+            raise RunFolderError(f"{self.folder} has lost its {ENVIRONMENT} while it was measured")
         return StoredRun(
             path=self.folder, summary={"run": env["run"]}, env=env, config=self.spec.config
         )

@@ -20,6 +20,7 @@ from benchmarks.console import new_table
 from benchmarks.files import RunFolderError, read_json
 from benchmarks.outcomes import (
     INTERRUPTED,
+    OUTCOME,
     SWEEP,
     CellStart,
     cell_folders,
@@ -27,6 +28,7 @@ from benchmarks.outcomes import (
     read_outcome,
     read_start,
 )
+from benchmarks.run_files import STATUS
 from benchmarks.run_folder import is_held
 from benchmarks.shards import is_finished
 
@@ -131,7 +133,7 @@ def _cell(folder: Path, label: str, job: str | None, queued: set[str] | None) ->
     if outcome is not None:
         path = outcome.path or (start.path if start else None)
         facts, stopped = _progress(path, start), _why_stopped(path)
-        seconds = None if start is None else _seconds(start, folder / "outcome.json")
+        seconds = None if start is None else _seconds(start, folder / OUTCOME)
         state = _ended(outcome.code, path, is_stopped=bool(stopped))
         detail = (outcome.message or stopped).strip().splitlines()[:1] if state != "done" else []
         return Cell(
@@ -161,7 +163,7 @@ def _progress(path: str | None, start: CellStart | None) -> dict[str, Any]:
     if path is None:
         return {}
     folder = Path(path)
-    status: Mapping[str, Any] = read_json(folder / "status.json") or {}
+    status: Mapping[str, Any] = read_json(folder / STATUS) or {}
     num_rows = count_rows(folder)
     return {
         "path": path,
@@ -173,7 +175,7 @@ def _progress(path: str | None, start: CellStart | None) -> dict[str, Any]:
 
 def _why_stopped(path: str | None) -> str:
     """The reason that a run folder gives for an early stop; empty if there was none."""
-    status = read_json(Path(path) / "status.json") if path else None
+    status = read_json(Path(path) / STATUS) if path else None
     return str(status["reason"]) if status and status.get("state") == "stopped" else ""
 
 

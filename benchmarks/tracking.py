@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarks.files import RunFolderError, read_json
 from benchmarks.records import Request
+from benchmarks.run_files import ENVIRONMENT
 from benchmarks.tracking_values import TABLE_COLUMNS, RunningSums, flatten_summary, table_row
 
 if TYPE_CHECKING:
@@ -235,9 +236,9 @@ def _stop_service() -> None:
 
 def _wandb_id(facts: Mapping[str, Any], directory: Path) -> str:
     """The run id, and when its first session began."""
-    known = read_json(directory / "env.json")
+    known = read_json(directory / ENVIRONMENT)
     if known is None:
-        raise RunFolderError(f"{directory} is no run folder: it has no env.json")
+        raise RunFolderError(f"{directory} is no run folder: it has no {ENVIRONMENT}")
     digits = "".join(filter(str.isdigit, known["sessions"][0]["time"].partition("+")[0]))
     return f"{facts['run_id']}-{digits}"
 

@@ -21,6 +21,7 @@ from benchmarks.datasets.reader import DatasetError
 from benchmarks.files import explain_os_errors, write_json
 from benchmarks.provenance import timestamp
 from benchmarks.records import SCHEMA_VERSION
+from benchmarks.run_files import ENVIRONMENT, STATUS, SUMMARY
 from benchmarks.run_folder import run_path
 from benchmarks.spec_bench.answers import QUESTION_FILE, AnswerFile, AnswerRow, read_answers
 from benchmarks.spec_bench.findings import Finding
@@ -227,6 +228,6 @@ def _write(path: Path, summary: dict[str, Any], env: dict[str, Any]) -> None:
     """The status last: until then the folder is no finished run."""
     with explain_os_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-    write_json(path / "env.json", env)
-    write_json(path / "summary.json", summary)
-    write_json(path / "status.json", {"state": "done", "reason": None, "ended": timestamp()})
+    write_json(path / ENVIRONMENT, env)
+    write_json(path / SUMMARY, summary)
+    write_json(path / STATUS, {"state": "done", "reason": None, "ended": timestamp()})

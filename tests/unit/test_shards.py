@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 from benchmarks.certificate import certify
 from benchmarks.files import RunFolderError
 from benchmarks.results import read_run, read_runs
-from benchmarks.run_folder import LOCK
+from benchmarks.run_files import LOCK
 from benchmarks.runner import ASSEMBLY_S, run
 from benchmarks.shards import Shard, whole_run
 from methods.targets.toy import ToyTarget
