@@ -36,12 +36,11 @@ from benchmarks.files import (
 from benchmarks.provenance import timestamp
 from benchmarks.records import Request
 from benchmarks.row_log import RowLog
+from benchmarks.run_files import CONFIG, ENVIRONMENT, LOCK, ROWS, STATUS, SUMMARY
 
-LOCK = ".lock"
-STATUS = "status.json"
 PATIENCE_S = 1.0
 """How long to wait for a lock: who only looks whether a folder is held has it for a moment."""
-HASHED = ("requests.jsonl", "summary.json")
+HASHED = (ROWS, SUMMARY)
 State = Literal["running", "done", "stopped", "failed", "interrupted"]
 
 
@@ -152,7 +151,7 @@ class RunFolder:
                 be read.
         """
         was_failed = self._status.get("state") == "failed"
-        earlier = (read_json(self.path / "env.json") or {"sessions": []})["sessions"]
+        earlier = (read_json(self.path / ENVIRONMENT) or {"sessions": []})["sessions"]
         self._status = {
             "session": len(earlier),
             "pid": os.getpid(),
@@ -164,7 +163,7 @@ class RunFolder:
         self._write_facts(config, {**facts, "sessions": [*earlier, dict(environment)]})
         # A run that failed as a whole is tried again; its errors have most likely been mended.
         self._log = RowLog(
-            self.path / "requests.jsonl",
+            self.path / ROWS,
             keep=lambda request: not (was_failed and request.error is not None),
         )
 
@@ -183,7 +182,7 @@ class RunFolder:
         """
         self.begin_assembly(num_expected=len(requests))
         self._write_facts(config, {**facts, "sessions": list(sessions)})
-        rows = self.path / "requests.jsonl"
+        rows = self.path / ROWS
         write_atomically(rows, b"".join(request.to_line() for request in requests))
         self._log = RowLog(rows)
 
@@ -200,8 +199,8 @@ class RunFolder:
 
     def _write_facts(self, config: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
         text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-        write_atomically(self.path / "config.yaml", text.encode())
-        write_json(self.path / "env.json", environment)
+        write_atomically(self.path / CONFIG, text.encode())
+        write_json(self.path / ENVIRONMENT, environment)
 
     def note_stop(self, stopped: Mapping[str, Any]) -> None:
         """Writes down that no more rows will be measured, and why, before they are judged.
@@ -231,7 +230,7 @@ class RunFolder:
         Raises:
             RunFolderError: If a file cannot be written.
         """
-        write_json(self.path / "summary.json", summary)
+        write_json(self.path / SUMMARY, summary)
         self._status |= {"hashes": self._hashes(), "inputs": dict(inputs or {})}
         state: State = "failed" if failure else "stopped" if stopped else "done"
         self._write_status(state, failure or stopped)
@@ -247,11 +246,11 @@ class RunFolder:
             RunFolderError: If a file cannot be written.
         """
         summary = summarize()
-        if summary == read_json(self.path / "summary.json"):
+        if summary == read_json(self.path / SUMMARY):
             return summary
         with self.locked(self.patience_s):
             summary = summarize()  # Scores may have been added meanwhile.
-            write_json(self.path / "summary.json", summary)
+            write_json(self.path / SUMMARY, summary)
             write_json(self.path / STATUS, self._status | {"hashes": self._hashes()})
         return summary
 

@@ -14,6 +14,7 @@ from benchmarks.provenance import code_version, describe_environment
 from benchmarks.records import SCHEMA_VERSION
 from benchmarks.results import read_run
 from benchmarks.row_log import read_requests
+from benchmarks.run_files import ROWS
 from benchmarks.run_folder import RunFolder
 from benchmarks.run_spec import RunSpec
 from benchmarks.session import Session
@@ -141,7 +142,7 @@ def _reopen(
     progress: bool,
 ) -> RunResult:
     """A run that has been measured; scored again if more is allowed now."""
-    requests = read_requests(folder.path / "requests.jsonl")
+    requests = read_requests(folder.path / ROWS)
     if len(requests) != num_expected:
         raise RunFolderError(
             f"{folder.path} is marked as ended, but holds {len(requests)} of {num_expected} rows: "
