@@ -36,8 +36,8 @@ def count_request(request: Request) -> dict[str, Any]:
 
     Returns:
         `output_tokens`, `step_tokens`, `steps`, `wall_ns`, `decode_ns`, `repetition` (mean over
-        turns), `turns`, `cut_turns` (ended by the budget); for `vanilla` and `method` also what
-        `_count_steps` and the phases give.
+        turns), `max_regret_bound` (nats), `turns`, `cut_turns` (ended by the budget); for
+        `vanilla` and `method` also what `_count_steps` and the phases give.
     """
     turns = request.turns
     counts: dict[str, Any] = {

@@ -147,12 +147,13 @@ def _guards(vanilla: ArmCounts, method: ArmCounts) -> Metrics:
 
 
 def _similarity_to_vanilla(requests: Sequence[Request], prompt_ids: Sequence[str]) -> np.ndarray:
-    """ROUGE-L per prompt, mean over turns and repeats."""
+    """ROUGE-L per prompt, mean over turns and the repeats that both arms answered."""
     turns = {request.key: request.turns for request in requests}
     values: dict[str, list[float]] = {prompt_id: [] for prompt_id in prompt_ids}
     for (prompt_id, repeat, arm), answers in turns.items():
-        if arm == "method" and prompt_id in values:
-            pairs = zip(turns[prompt_id, repeat, "vanilla"], answers, strict=True)
+        theirs = turns.get((prompt_id, repeat, "vanilla"))
+        if arm == "method" and prompt_id in values and theirs is not None:
+            pairs = zip(theirs, answers, strict=True)
             values[prompt_id] += [rouge_l(vanilla.text, turn.text) for vanilla, turn in pairs]
     return np.array([np.mean(values[prompt_id]) for prompt_id in prompt_ids])
 

@@ -52,7 +52,7 @@ PEAK_GROWTH = Definition(
     "bytes",
     "memory.peak_after_last_answer_minus_after_first",
     "How much the process' peak memory grows between the first answer and the last one, of either "
-    "arm.",
+    "arm; the largest growth if several processes measured the run.",
 )
 
 
@@ -175,8 +175,13 @@ def peak_growth(run: StoredRun, _: Group) -> Figure | None:
     """
     if not run.has_rows or run.facts["device"] != "cpu":
         return None
-    peaks = [r.peak_memory_bytes for r in run.requests if r.peak_memory_bytes is not None]
-    return _single(max(peaks) - peaks[0], run, PEAK_GROWTH) if peaks else None
+    peaks: dict[int, list[int]] = {}
+    for row in run.requests:
+        if row.peak_memory_bytes is not None:
+            peaks.setdefault(row.session, []).append(row.peak_memory_bytes)
+    # A process' peak never falls: the least one is that after its first answer.
+    growths = [max(own) - min(own) for own in peaks.values()]
+    return _single(max(growths), run, PEAK_GROWTH) if growths else None
 
 
 def stores_of(run: StoredRun) -> list[Mapping[str, Any]]:

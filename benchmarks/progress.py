@@ -163,7 +163,7 @@ def counting(what: str, total: int, is_shown: bool) -> Iterator[Callable[[int], 
         bar.advance(task, count)
         done += count
         seconds = monotonic() - start
-        if not is_told and seconds > SECONDS_BEFORE_ESTIMATE:
+        if done and not is_told and seconds > SECONDS_BEFORE_ESTIMATE:
             is_told = True
             left = seconds * max(0, total - done) / done
             logger.info(f"{what}: {done:,} of about {total:,}, about {left:,.0f} s left")

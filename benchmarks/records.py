@@ -38,7 +38,7 @@ class Turn:
             save space.
         output_ids: The answer: at least one id, nothing behind the first EOS or the budget.
         text: The answer as text.
-        finish_reason: `eos` or `length`.
+        finish_reason: `eos` or `length`; `other` of `generate`, where it ended before either.
         wall_ns: Wall time, prefill included.
         phase_ns: Wall time per phase, which sums to `wall_ns`; empty for `generate`.
         steps: The decoding steps; None for `generate`, whose steps cannot be seen.

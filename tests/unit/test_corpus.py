@@ -13,6 +13,7 @@ from benchmarks.datasets import Dataset, DatasetError, Prompt
 from benchmarks.datasets.reader import Faults
 from benchmarks.datasets.text import TextFiles
 from benchmarks.documents import Document, documents_of, reference_answers
+from benchmarks.progress import counting
 from benchmarks.quality import words_of
 from methods.datastores.folder import DatastoreError
 from methods.targets.toy import ToyCodec
@@ -82,6 +83,16 @@ def test_answers_are_generated_once_and_survive(tmp_path):
         raise AssertionError("an answer was asked for twice")
 
     assert list(again.complete(prompts, refuse, batch_size=2)) == [3]
+
+
+def test_how_long_it_takes_is_foretold_from_the_first_answer_on(monkeypatch, caplog):
+    monkeypatch.setattr("benchmarks.progress.SECONDS_BEFORE_ESTIMATE", -1.0)
+    caplog.set_level("INFO")
+    with counting("answers", 4, False) as advance:
+        advance(0)
+        assert caplog.messages == []
+        advance(2)
+    assert caplog.messages[0].startswith("answers: 2 of about 4, about ")
 
 
 def test_a_killed_generation_is_continued(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -154,6 +155,15 @@ def test_relaxed_verifiers_are_compared_by_the_token():
     assert summary["metrics"]["speedup"]["value"] == 1100 / 500
     assert summary["metrics"]["speedup_rate"]["value"] == pytest.approx((9 / 500) / (11 / 1100))
     assert summary["differences"] == [{"prompt_id": "a", "repeat": 0, "turn": 0, "position": 9}]
+
+
+def test_a_relaxed_run_that_was_cut_within_a_repeat_has_metrics():
+    whole, cut = relaxed_rows(), replace(relaxed_rows()[1], repeat=1)
+    one, two = (
+        summarize(rows, is_greedy=True, is_lossless=False)["metrics"]["rouge_l"]
+        for rows in (whole, [*whole, cut])
+    )
+    assert one == two
 
 
 def test_eos_inside_a_path_counts_nothing_behind_it():

@@ -216,6 +216,16 @@ def test_memory_grows_from_the_first_answer_on(tmp_path):
     assert figures("table8", [run])["pld"]["memory growth"] == "-"
 
 
+def test_memory_of_each_process_grows_by_itself(tmp_path):
+    peaks = [5_000_000, *[6_500_000] * 5, 1_000_000, *[3_000_000] * 5]
+    grown = [
+        replace(row, session=number // 6, peak_memory_bytes=peak)
+        for number, (row, peak) in enumerate(zip(answers(), peaks, strict=True))
+    ]
+    run = write_run(tmp_path, "pld", grown)
+    assert figures("table8", [run])["pld"]["memory growth"] == "2.00 MB"
+
+
 def test_phases_that_are_not_exact_have_no_shares(tmp_path):
     run = write_run(tmp_path, "pld", answers())
     run.facts["has_exact_phases"] = False
