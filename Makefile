@@ -40,7 +40,7 @@ unit: $(VENV)/.installed
 test-oldest: ## The adapter's tests with the oldest supported transformers, in an environment of its own
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable '.[dev]'
-	.venv-oldest/bin/python -m pytest -m 'not slow'
+	.venv-oldest/bin/python -m pytest -m 'not slow and not slurm'
 
 bench: $(VENV)/.installed ## Speed against transformers' generate, time per phase, row-count curve (minutes)
 	$(BIN)/python scripts/bench.py

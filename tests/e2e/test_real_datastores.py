@@ -19,7 +19,7 @@ from methods.targets.loading import LoadedModel
 from methods.targets.smollm2 import FOLDER_NAME, ensure_smollm2
 from primitives.random_source import TorchRandom
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smollm2")]
+pytestmark = pytest.mark.slow
 NUM_TOKENS = 64
 NUM_PROMPTS = 8
 """Every third of the test split, so that all categories are among them."""

@@ -19,7 +19,7 @@ from primitives.random_source import TorchRandom
 from primitives.registry import RETRIEVERS, TREE_BUILDERS, VERIFIERS
 from primitives.types import DraftTree
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smollm2")]
+pytestmark = pytest.mark.slow
 NUM_TOKENS = 32
 PLD = Method(
     name="pld",
