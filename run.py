@@ -131,7 +131,7 @@ def report(outcomes: Sequence[CellOutcome]) -> list[StoredRun]:
     runs = [read_run(path) for path in labels if path is not None]
     if len(runs) > 1:
         names = differing([label for path, label in labels.items() if path is not None])
-        print_comparison(with_labels([run.summary for run in runs], names))
+        print_comparison(with_labels(runs, names))
     return runs
 
 

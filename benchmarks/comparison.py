@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Group
@@ -12,8 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.console import new_table, plain_console
+from benchmarks.leaderboard.conditions import Facts, conditions_of
+from benchmarks.leaderboard.headings import device_text
 from benchmarks.markdown import pipe_table
 from benchmarks.metrics import STEP_PHASES
+from benchmarks.results import StoredRun
 from benchmarks.summary_text import Summary, badge, show, show_count, stop_note, variant
 
 SCORE, CERTIFICATE, STOPPED = "score (vanilla)", "certificate", "stopped early"
@@ -44,26 +48,49 @@ EXPLANATION = (
 )
 
 
-def comparable(summaries: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:
-    """The runs by what must be equal to compare them, each group with a title.
+def comparable(runs: Sequence[StoredRun]) -> list[tuple[str, list[Summary]]]:
+    """The summaries of runs by what must be equal to compare them, each group with a title.
 
-    Runs of one method in a group are told apart by their ids.
+    Equal are model, data, law, hardware and versions of what computes. Versions of this project's
+    code may differ, and the title says so. Runs of one method in a group are told apart by their
+    ids.
     """
-    groups: dict[str, list[Summary]] = {}
-    titles: dict[str, str] = {}
-    for summary in summaries:
-        if summary["num_measured"]:
-            run, title = summary["run"], conditions(summary)
-            key = json.dumps([title, *(run.get(name) for name in CONDITIONS)])
-            groups.setdefault(key, []).append(summary)
-            titles[key] = title
-    return [(titles[key], _told_apart(runs)) for key, runs in groups.items()]
+    groups: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        if run.summary["num_measured"]:
+            own = [run.facts.get(name) for name in CONDITIONS]
+            key = json.dumps([conditions(run.summary), *own, _machine(run)])
+            groups.setdefault(key, []).append(run)
+    titles = _titles(list(groups.values()))
+    return [
+        (title, [run.summary for run in _told_apart(group)])
+        for title, group in zip(titles, groups.values(), strict=True)
+    ]
 
 
-def _told_apart(summaries: list[Summary]) -> list[Summary]:
-    return with_labels(
-        summaries, [f"{s['run']['method']} {s['run'].get('run_id', '')}" for s in summaries]
-    )
+def _told_apart(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    return with_labels(runs, [f"{r.facts['method']} {r.facts.get('run_id', '')}" for r in runs])
+
+
+def _machine(run: StoredRun) -> Facts:
+    """The hardware, and the versions of what computes."""
+    where = conditions_of(run)
+    return (("", device_text(where.device)), *where.environment)
+
+
+def _titles(groups: Sequence[Sequence[StoredRun]]) -> list[str]:
+    """Of each group; what their machines differ in is named only where nothing else does."""
+    names = [conditions(group[0].summary) for group in groups]
+    machines = [_machine(group[0]) for group in groups]
+    titles = []
+    for name, machine, group in zip(names, machines, groups, strict=True):
+        alike = [set(other) for own, other in zip(names, machines, strict=True) if own == name]
+        shared = set.intersection(*alike)
+        own = [" ".join(filter(None, fact)) for fact in machine if fact not in shared]
+        versions = {run.env.get("code_version") for run in group} - {None}
+        mixed = [f"{len(versions)} versions of the code"] if len(versions) > 1 else []
+        titles.append(", ".join([name, *own, *mixed]))
+    return titles
 
 
 def conditions(summary: Summary) -> str:
@@ -139,18 +166,18 @@ def _scores(metrics: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in pairs)
 
 
-def render_comparison(summaries: Sequence[Summary], *, has_details: bool = False) -> Group:
+def render_comparison(runs: Sequence[StoredRun], *, has_details: bool = False) -> Group:
     """A table per group of comparable runs.
 
     Args:
-        summaries: The runs.
+        runs: The runs.
         has_details: Whether a second table says how drafts are made and where time goes.
     """
     parts: list[Any] = []
-    for title, runs in comparable(summaries):
-        parts += [Text(title, style="bold"), _grid(table_of(runs)), ""]
+    for title, summaries in comparable(runs):
+        parts += [Text(title, style="bold"), _grid(table_of(summaries)), ""]
         if has_details:
-            parts += [Text(DETAILS, style="bold"), _grid(details_of(runs)), ""]
+            parts += [Text(DETAILS, style="bold"), _grid(details_of(summaries)), ""]
     return Group(*parts, Text(EXPLANATION))
 
 
@@ -191,26 +218,26 @@ def details_of(runs: Sequence[Summary]) -> list[list[str]]:
     return [["method", *DRAFTS, "speedup", *PHASES], *lines]
 
 
-def print_comparison(summaries: Sequence[Summary], *, has_details: bool = False) -> None:
+def print_comparison(runs: Sequence[StoredRun], *, has_details: bool = False) -> None:
     """Prints the tables to stdout."""
     console = plain_console()
     tables = [
-        table(runs)
+        table(summaries)
         for table in (table_of, *([details_of] if has_details else []))
-        for _, runs in comparable(summaries)
+        for _, summaries in comparable(runs)
     ]
     console.width = max([console.width, *map(_width, tables)])
-    console.print(render_comparison(summaries, has_details=has_details))
+    console.print(render_comparison(runs, has_details=has_details))
 
 
-def with_labels(summaries: Sequence[Summary], labels: Sequence[str]) -> list[Summary]:
+def with_labels(runs: Sequence[StoredRun], labels: Sequence[str]) -> list[StoredRun]:
     """The runs, those of a method that occurs more than once named by their labels."""
-    names = [summary["run"]["method"] for summary in summaries]
+    names = [run.facts["method"] for run in runs]
     return [
-        {**summary, "run": {**summary["run"], "method": label}}
+        replace(run, summary={**run.summary, "run": {**run.facts, "method": label}})
         if names.count(name) > 1
-        else summary
-        for summary, name, label in zip(summaries, names, labels, strict=True)
+        else run
+        for run, name, label in zip(runs, names, labels, strict=True)
     ]
 
 
@@ -221,14 +248,14 @@ def differing(labels: Sequence[str]) -> list[str]:
     return [" ".join(word for word in one if word not in shared) for one in words]
 
 
-def markdown(summaries: Sequence[Summary], *, has_details: bool = False) -> str:
+def markdown(runs: Sequence[StoredRun], *, has_details: bool = False) -> str:
     """The same tables for README files and notes."""
     blocks = []
-    for title, runs in comparable(summaries):
-        heads, *lines = table_of(runs)
+    for title, summaries in comparable(runs):
+        heads, *lines = table_of(summaries)
         blocks.append(f"{title}:\n\n{pipe_table(heads, lines)}\n")
         if has_details:
-            heads, *lines = details_of(runs)
+            heads, *lines = details_of(summaries)
             blocks.append(f"{DETAILS}:\n\n{pipe_table(heads, lines)}\n")
     return "\n".join([*blocks, f"{EXPLANATION}.\n"])
 

@@ -137,8 +137,10 @@ def blocks_of(table: PaperTable, runs: Sequence[StoredRun]) -> list[Block]:
     for conditions, group in _groups(runs):
         if ours := _ours(table, group):
             device = device_text(conditions_of(group[0]).device)
+            # Named already where another group was measured on another one.
+            title = conditions if device in conditions else f"{conditions}; {device}"
             theirs = _theirs(table, str(group[0].facts["dataset"]))
-            blocks.append(_block(table, f"Ours: {conditions}; {device}", ours, theirs))
+            blocks.append(_block(table, f"Ours: {title}", ours, theirs))
     if not blocks:
         raise RunFolderError(
             f"none of the {len(runs)} finished runs belongs into the table of {table.name}"
@@ -151,7 +153,7 @@ def _groups(runs: Sequence[StoredRun]) -> list[tuple[str, list[StoredRun]]]:
     by_id = {str(run.facts["run_id"]): run for run in runs}
     return [
         (conditions, [by_id[str(summary["run"]["run_id"])] for summary in summaries])
-        for conditions, summaries in comparable([run.summary for run in by_id.values()])
+        for conditions, summaries in comparable(list(by_id.values()))
     ]
 
 

@@ -34,13 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RunFolderError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    summaries = sorted((run.summary for run in runs), key=sort_key)
+    runs = sorted(runs, key=lambda run: sort_key(run.summary))
     for folder in unusable:
         sys.stderr.write(f"left out: {folder}\n")
     if options.format == "markdown":
-        print(markdown(summaries, has_details=options.details), end="")
+        print(markdown(runs, has_details=options.details), end="")
     else:
-        print_comparison(summaries, has_details=options.details)
+        print_comparison(runs, has_details=options.details)
     return 0
 
 

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         is_good &= part()
         CONSOLE.print(f"{name}: {time.monotonic() - start:.0f} s")
     if runs:
-        print_comparison([run.summary for run in runs])
+        print_comparison(runs)
     CONSOLE.print(f"peak memory {peak_memory(model.devices) / 1e9:.2f} GB")
     return 0 if is_good else 1
 

@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def comparison(folder: str, *, has_details: bool = False) -> str:
     """One table per model and dataset, with a line about the hardware."""
     runs = committed(folder)
-    summaries = sorted((run.summary for run in runs), key=sort_key)
-    return f"{hardware(runs[-1].env)}\n\n{markdown(summaries, has_details=has_details)}"
+    ordered = sorted(runs, key=lambda run: sort_key(run.summary))
+    return f"{hardware(runs[-1].env)}\n\n{markdown(ordered, has_details=has_details)}"
 
 
 def paper_tables(folder: str) -> str:

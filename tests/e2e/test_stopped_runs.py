@@ -165,7 +165,7 @@ def test_the_table_of_the_run_says_so(stopped):
 def test_a_comparison_shows_it_beside_what_it_lost_to(tmp_path, stopped, capsys):
     runs, unusable = read_runs([tmp_path], keep_stopped=True)
     assert unusable == []
-    ((title, summaries),) = comparable([run.summary for run in runs][::-1])
+    ((title, summaries),) = comparable(runs[::-1])
     assert "18 prompts x up to 5 tokens" in title
     heads, vanilla, *lines = table_of(summaries)
     place = heads.index("stopped early")
@@ -176,7 +176,7 @@ def test_a_comparison_shows_it_beside_what_it_lost_to(tmp_path, stopped, capsys)
     pld = next(run.summary for run in runs if not run.is_stopped)
     rate = pld["metrics"]["vanilla_tokens_per_second"]["value"]
     assert vanilla[heads.index("tok/s")] == f"{rate:.1f}"
-    print_comparison(summaries)
+    print_comparison(runs[::-1])
     assert "stopped early" in capsys.readouterr().out
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from benchmarks.comparison import (
     PHASES,
     cells,
@@ -14,6 +16,7 @@ from benchmarks.comparison import (
     table_of,
 )
 from benchmarks.metrics import summarize
+from benchmarks.results import StoredRun
 from support.rows import make_row, make_turn, path, vanilla_steps
 
 
@@ -33,6 +36,17 @@ def summary(method: str, *, model: str = "m", is_lossless: bool = True, prompts:
     return {"run": run, **summarize(rows, is_greedy=True, is_lossless=is_lossless)}
 
 
+def run(method: str, *, env: dict | None = None, **options) -> StoredRun:
+    return StoredRun(
+        path=Path(method), summary=summary(method, **options), env=env or {}, config={}
+    )
+
+
+def session(**changes) -> dict:
+    known = {"device_name": "chip", "num_threads": 2, "versions": {"torch": "2"}, "python": "3"}
+    return {"sessions": [known | changes]}
+
+
 def test_a_lossless_run_has_no_quality_cells():
     assert [cell for cell in cells(summary("pld")).values() if cell] == [
         "pld", "13333333.3", "3.00", "3.00", "100%", "2.00x [2.00, 2.00]", "6/6",
@@ -46,13 +60,13 @@ def test_a_relaxed_run_shows_strict_tau_regret_and_similarity():
 
 
 def test_only_equal_conditions_share_a_table():
-    groups = comparable([summary("a"), summary("b"), summary("a", model="n"), summary("c")])
+    groups = comparable([run("a"), run("b"), run("a", model="n"), run("c")])
     assert [len(runs) for _, runs in groups] == [3, 1]
     assert groups[0][0] == "m (float32, cpu) on d, 6 prompts x up to 4 tokens"
 
 
 def test_markdown_begins_with_vanilla_and_has_a_line_per_run():
-    text = markdown([summary("a"), summary("b")])
+    text = markdown([run("a"), run("b")])
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert lines[0].startswith("| method | tok/s | tau |")
     assert lines[2].startswith("| vanilla | 6666666.7 | 1.00 |")
@@ -61,13 +75,13 @@ def test_markdown_begins_with_vanilla_and_has_a_line_per_run():
 
 
 def test_markdown_keeps_a_bar_in_a_label_inside_its_cell():
-    text = markdown([summary("a|b")])
+    text = markdown([run("a|b")])
     (line,) = [line for line in text.splitlines() if "b |" in line]
     assert line.startswith("| a\\|b |")
 
 
 def test_tables_are_printed(capsys):
-    print_comparison([summary("a"), summary("sense", is_lossless=False)])
+    print_comparison([run("a"), run("sense", is_lossless=False)])
     printed = capsys.readouterr().out
     assert "strict tau" in printed
     assert "sense" in printed
@@ -87,7 +101,7 @@ def test_details_are_drafts_and_shares_of_time():
 
 
 def test_numbers_are_not_broken_however_long_names_are(capsys):
-    print_comparison([summary("a" * 60), summary("b")], has_details=True)
+    print_comparison([run("a" * 60), run("b")], has_details=True)
     printed = capsys.readouterr().out
     assert "2.00x [2.00, 2.00]" in printed
     assert "certificate" in printed
@@ -96,7 +110,7 @@ def test_numbers_are_not_broken_however_long_names_are(capsys):
 
 def test_lossless_runs_come_first():
     runs = [summary("z", is_lossless=False), summary("b"), summary("a")]
-    assert [run["run"]["method"] for run in sorted(runs, key=sort_key)][-1] == "z"
+    assert [one["run"]["method"] for one in sorted(runs, key=sort_key)][-1] == "z"
 
 
 def test_columns_that_are_empty_everywhere_are_left_out():
@@ -124,9 +138,9 @@ def test_labels_of_a_sweep_are_what_differs():
 
 
 def test_runs_of_one_method_are_told_apart(capsys):
-    runs = [summary("a"), summary("a")]
-    for number, run in enumerate(runs):
-        run["run"]["run_id"] = f"id{number}"
+    runs = [run("a"), run("a")]
+    for number, one in enumerate(runs):
+        one.summary["run"]["run_id"] = f"id{number}"
     print_comparison(runs)
     printed = capsys.readouterr().out
     assert "a id0" in printed
@@ -134,12 +148,33 @@ def test_runs_of_one_method_are_told_apart(capsys):
 
 
 def test_other_laws_and_other_prompts_never_share_a_table():
-    warm, other = summary("a"), summary("a")
-    warm["run"]["law"] = {"temperature": 0.8}
-    other["run"]["dataset_hash"] = "other"
-    titles = [title for title, _ in comparable([summary("a"), warm, other])]
+    warm, other = run("a"), run("a")
+    warm.summary["run"]["law"] = {"temperature": 0.8}
+    other.summary["run"]["dataset_hash"] = "other"
+    titles = [title for title, _ in comparable([run("a"), warm, other])]
     assert len(titles) == 3
     assert titles[1].endswith("4 tokens, temperature 0.8")
+
+
+def test_other_machines_never_share_a_table_and_other_code_is_told():
+    runs = [
+        run("a", env=session()),
+        run("b", env=session(num_threads=8)),
+        run("c", env=session(versions={"torch": "3"})),
+        run("d", env=session(load_seconds=5.0) | {"code_version": "1"}),
+        run("e", env=session(host="h") | {"code_version": "2"}),
+    ]
+    groups = comparable(runs)
+    assert [[s["run"]["method"] for s in group] for _, group in groups] == [
+        ["a", "d", "e"], ["b"], ["c"],
+    ]  # fmt: skip
+    name = "m (float32, cpu) on d, 6 prompts x up to 4 tokens"
+    assert [title for title, _ in groups] == [
+        f"{name}, chip, 2 threads, torch 2, 2 versions of the code",
+        f"{name}, chip, 8 threads, torch 2",
+        f"{name}, chip, 2 threads, torch 3",
+    ]
+    assert comparable(runs[:1])[0][0] == name
 
 
 def test_what_promises_nothing_shows_how_many_answers_stayed_the_same():

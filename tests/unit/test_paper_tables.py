@@ -244,6 +244,19 @@ def test_runs_without_rows_have_no_figures_of_them():
     assert "tokens/step" not in figures("fig8", [stored("pld")])["pld"]
 
 
+def test_speedups_of_other_machines_are_not_subtracted():
+    run = stored("greedy", config=SENSE | {"verifier": EXACT})
+    env = {"sessions": [{"device_name": "a chip", "num_threads": 8}]}
+    blocks = blocks_of(TABLES["table3"], [stored(), replace(run, env=env)])
+    assert [block.title.rpartition("tokens, ")[2] for block in blocks] == [
+        "a chip, 2 threads",
+        "a chip, 8 threads",
+    ]
+    ours = [line for line in blocks[1].lines if line.whose.startswith("ours")]
+    change = blocks[1].heads.index("speedup minus SENSE's")
+    assert [line.cells[change] for line in ours] == ["-"]
+
+
 def test_lines_name_model_and_data_and_the_title_the_hardware():
     block = blocks_of(TABLES["table5"], [stored()])[0]
     assert block.title == (

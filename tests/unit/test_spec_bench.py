@@ -225,18 +225,19 @@ def test_an_import_is_a_run_that_tables_show(tmp_path, pair, capsys):
     assert stored.env["imported"]["num_excluded"] == 3
     definitions = {metric["definition"] for metric in stored.summary["metrics"].values()}
     assert definitions == set(stored.summary["definitions"])
-    plain_console().print(render(stored.summary), render_comparison([stored.summary]))
+    plain_console().print(render(stored.summary), render_comparison([stored]))
     assert "eagle on spec_bench, m-7b (float16)" in capsys.readouterr().out
     assert import_answers(*pair, ImportOptions(results_dir=tmp_path)).path == imported.path
 
 
 def test_a_relaxed_or_sampled_import(tmp_path, pair, capsys):
     options = ImportOptions(results_dir=tmp_path, is_lossless=False, temperature=0.8)
-    summary = import_answers(*pair, options).summary
+    stored = read_run(import_answers(*pair, options).path)
+    summary = stored.summary
     assert summary["primary_speedup"] == "speedup_spec_bench"
     assert "identical_outputs" not in summary["metrics"]
     assert summary["differences"] == []
-    plain_console().print(render(summary), render_comparison([summary]))
+    plain_console().print(render(summary), render_comparison([stored]))
     assert "regret" in capsys.readouterr().out
 
 
