@@ -5,7 +5,9 @@ Features are standardised; with z the standardised feature and y = 1 for unimpor
     minimise over w, b:  sum log(1 + exp(-(2 y - 1) (w · z + b))) + l2 / 2 ||w||^2
 
 Figures come from predictions for each fold of prompts by a head trained on the others, whose `l2`
-was chosen inside those; the head that is kept is trained on all of them.
+was chosen inside those; the head that is kept is trained on all of them. Its threshold is chosen on
+all of these predictions; what one rejects and keeps is counted, fold by fold, under a threshold
+chosen on the predictions for the other folds.
 
 Source: AutoJudge (Garipov et al. 2025, arXiv 2504.20039; garipovroma/autojudge,
 src/train_head_gsm8k.py): standardisation, logistic regression, a grid of its strength. There the
@@ -96,19 +98,20 @@ def train(labels: Labels, *, rejected: float = 0.9) -> tuple[LinearHead, float, 
 
     Args:
         labels: Of two kinds and two prompts at least.
-        rejected: Share of important mismatches that the threshold rejects, in [0, 1].
+        rejected: Share of important mismatches that the threshold is to reject, in [0, 1]; on
+            those that it was chosen on it does, of others expect what `HeldOut` says.
 
     Raises:
         ValueError: If no fold of prompts has labels of both kinds.
     """
     probs = out_of_fold(labels, lambda part: fit_head(part, choose_l2(part)))
-    threshold = rejecting_threshold(labels.is_fine, probs, rejected)
-    is_kept = probs > threshold
+    folds = folds_of(labels.groups)
+    is_kept = kept_out_of_fold(labels.is_fine, probs, folds, rejected)
     l2 = choose_l2(labels)
     held_out = HeldOut(
-        auc=auc(labels.is_fine, probs, folds_of(labels.groups)),
+        auc=auc(labels.is_fine, probs, folds),
         accuracy=float(((probs > 0.5) == labels.is_fine).mean()),
-        threshold=threshold,
+        threshold=rejecting_threshold(labels.is_fine, probs, rejected),
         rejected=float((~is_kept)[~labels.is_fine].mean()),
         recall=float(is_kept[labels.is_fine].mean()),
     )
@@ -203,3 +206,18 @@ def rejecting_threshold(
     important = np.sort(probs[~is_fine])
     num_rejected = int(np.ceil(rejected * len(important) - 1e-9))
     return float(important[num_rejected - 1]) if num_rejected else 0.0
+
+
+def kept_out_of_fold(
+    is_fine: Bool[np.ndarray, "m"],
+    probs: Float[np.ndarray, "m"],
+    folds: Int[np.ndarray, "m"],
+    rejected: float,
+) -> Bool[np.ndarray, "m"]:
+    """Which mismatches are above the threshold that rejects a share of those of the other folds."""
+    is_kept = np.zeros(len(probs), dtype=bool)
+    for fold in np.unique(folds):
+        is_out = folds == fold
+        threshold = rejecting_threshold(is_fine[~is_out], probs[~is_out], rejected)
+        is_kept[is_out] = probs[is_out] > threshold
+    return is_kept

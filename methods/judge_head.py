@@ -50,8 +50,9 @@ class HeadFacts:
         auc: Area under the ROC curve on prompts that a head had not seen, in [0, 1].
         accuracy: Share that it labels rightly there at even odds, in [0, 1].
         threshold: A threshold for the verifier, in [0, 1].
-        rejected: Share of important mismatches that stay rejected there, in [0, 1].
-        recall: Share of unimportant mismatches that are kept there, in [0, 1].
+        rejected: Share of important mismatches that stay rejected there, in [0, 1], under a
+            threshold that was chosen without them.
+        recall: Share of unimportant mismatches that are kept there, likewise.
         options: How the labels were made and the head was trained.
         format_version: Of the file.
     """

@@ -17,6 +17,7 @@ from benchmarks.judge_training import (
     choose_l2,
     fit_head,
     folds_of,
+    kept_out_of_fold,
     out_of_fold,
     rejecting_threshold,
     train,
@@ -65,6 +66,19 @@ def test_threshold_rejects_the_asked_share() -> None:
     assert rejecting_threshold(is_fine, probs, 0.85) == 0.8  # Eight and a half: nine.
     assert rejecting_threshold(is_fine, probs, 1.0) == 0.95
     assert rejecting_threshold(is_fine, probs, 0.0) == 0.0
+
+
+def test_what_a_threshold_keeps_is_counted_where_it_was_not_chosen() -> None:
+    """Thresholds are 0.9 for the first fold and 0.2 for the second; 0.9 for both would keep none."""
+    is_fine = np.array([False, False, True, False, False, True])
+    probs = np.array([0.1, 0.2, 0.5, 0.3, 0.9, 0.15])
+    folds = np.array([0, 0, 0, 1, 1, 1])
+    kept = kept_out_of_fold(is_fine, probs, folds, 1.0)
+    assert kept.tolist() == [False, False, False, True, True, False]
+    # All labels of the other fold are unimportant: nothing has to be rejected.
+    only_one = np.array([False, True, True, True])
+    kept = kept_out_of_fold(only_one, np.full(4, 0.5), np.array([0, 0, 1, 1]), 1.0)
+    assert kept.tolist() == [True, True, False, False]
 
 
 def test_prompts_are_dealt_out_whole() -> None:
