@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,7 +12,9 @@ from filelock import FileLock
 
 from benchmarks.files import RunFolderError, file_hash, read_json, write_json
 from benchmarks.provenance import code_version, git_state, run_id
-from benchmarks.run_folder import LOCK, RunFolder, RunFolderBusy, run_path
+from benchmarks.run_files import LOCK
+from benchmarks.run_folder import PATIENCE_S, RunFolder, RunFolderBusy, run_path
+from support.locks import hold_until_asked
 
 
 def test_small_files_are_whole_or_absent(tmp_path):
@@ -119,15 +120,13 @@ def test_metrics_of_a_finished_run_are_written_under_its_lock_and_only_if_they_d
     assert hashes["summary.json"] == file_hash(path / "summary.json")
 
 
-def test_who_looks_for_a_moment_whether_a_folder_is_held_keeps_nobody_out(tmp_path):
+def test_who_looks_for_a_moment_whether_a_folder_is_held_keeps_nobody_out(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
-    look = FileLock(tmp_path / "run" / LOCK, thread_local=False)
-    look.acquire()
-    timer = threading.Timer(0.1, look.release)
-    timer.start()
+    patiences = hold_until_asked(tmp_path / "run", monkeypatch)
     with RunFolder(tmp_path / "run") as folder:
         start(folder)
-    assert not timer.is_alive()
+    assert patiences == [PATIENCE_S]
+    assert PATIENCE_S > 0
 
 
 def test_names_are_made_fit_for_folders(tmp_path):

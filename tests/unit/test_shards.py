@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from filelock import FileLock, Timeout
 
 from benchmarks.certificate import certify
 from benchmarks.files import RunFolderError
 from benchmarks.results import read_run, read_runs
-from benchmarks.run_files import LOCK
 from benchmarks.runner import ASSEMBLY_S, run
 from benchmarks.shards import Shard, whole_run
 from methods.targets.toy import ToyTarget
+from support.locks import hold_until_asked
 from support.runs import Memory, make_spec, rows_of, status_of
 
 
@@ -57,22 +56,7 @@ def test_the_last_shard_puts_the_run_together(tmp_path, order):
 def test_shards_that_end_together_wait_for_the_one_that_assembles(tmp_path, monkeypatch):
     parts = [make_spec(tmp_path, shard=shard(f"{index}/2")) for index in (1, 2)]
     run(parts[0])
-    held = FileLock(parts[1].path / LOCK)
-    held.acquire()
-    patiences = []
-
-    class EndsOnceAsked(FileLock):
-        """The other shard holds the run's lock until it is asked for."""
-
-        def acquire(self, timeout=None, **options):
-            if self.lock_file == held.lock_file:
-                with pytest.raises(Timeout):
-                    super().acquire(timeout=0)
-                patiences.append(timeout)
-                held.release()
-            return super().acquire(timeout, **options)
-
-    monkeypatch.setattr("benchmarks.run_folder.FileLock", EndsOnceAsked)
+    patiences = hold_until_asked(parts[1].path, monkeypatch)
     assert run(parts[1]).path == parts[1].path
     assert patiences == [ASSEMBLY_S]
 
