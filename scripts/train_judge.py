@@ -201,7 +201,8 @@ def _report(overrides: Sequence[str], facts: HeadFacts, output: Path) -> None:
     print(f"on prompts not trained on: AUC {facts.auc:.3f}")
     print(f"  accuracy {facts.accuracy:.3f} at even odds ({commoner:.3f} by the commoner kind)")
     print(f"  a threshold chosen on others rejects {facts.rejected:.0%} of important mismatches")
-    print(f"  and keeps {facts.recall:.0%} of unimportant ones; that of all is {threshold:.4f}")
+    print(f"  and keeps {facts.recall:.0%} of unimportant ones")
+    print(f"threshold chosen on all of them: {threshold:.4f}")
     words = configs.with_defaults(overrides, DEFAULTS)
     words = [word for word in words if re.split("[.=]", word)[0] in KEPT]
     own = f"verifier=judge verifier.head={output} verifier.threshold={threshold:.4f}"

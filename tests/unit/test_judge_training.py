@@ -69,7 +69,7 @@ def test_threshold_rejects_the_asked_share() -> None:
 
 
 def test_what_a_threshold_keeps_is_counted_where_it_was_not_chosen() -> None:
-    """Thresholds are 0.9 for the first fold and 0.2 for the second; 0.9 for both would keep none."""
+    """Thresholds are 0.9 for the first fold, 0.2 for the second; 0.9 for both would keep none."""
     is_fine = np.array([False, False, True, False, False, True])
     probs = np.array([0.1, 0.2, 0.5, 0.3, 0.9, 0.15])
     folds = np.array([0, 0, 0, 1, 1, 1])
