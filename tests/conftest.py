@@ -24,8 +24,14 @@ pytest.register_assert_rewrite("support", "contract")
 # The toy's tensors are tiny: a thread pool costs more than it gives, and workers share the cores.
 torch.set_num_threads(1)
 
+# Neither an example nor drawing one may be too slow: the machine may be busy.
 hypothesis.settings.register_profile(
-    "fixed", deadline=None, derandomize=True, database=None, max_examples=60
+    "fixed",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=True,
+    database=None,
+    max_examples=60,
 )
 hypothesis.settings.load_profile("fixed")
 
