@@ -20,8 +20,8 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from string import Template
 
@@ -30,8 +30,12 @@ DAEMONS = ("slurmd", "slurmctld", "munged")
 """In the order in which they are stopped."""
 CLIENTS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 MUNGE_USER = "munge"
-START_S = 30.0
-STOP_S = 10.0
+START_S = 120.0
+STOP_S = 60.0
+NUM_STARTS = 3
+"""Another program may take a port between its choice and the daemon that gets it."""
+NUM_LOOKS = 3
+PORT_TAKEN = "Address already in use"
 MAX_SOCKET_PATH = 100
 """In bytes; the kernel's limit is 107."""
 
@@ -81,19 +85,25 @@ class Cluster:
         """
         if reason := reason_against():
             raise ClusterError(reason)
-        self.stop()
+        for num_left in reversed(range(NUM_STARTS)):
+            self.stop()
+            try:
+                self._start_daemons()
+                return
+            except BaseException as error:
+                self.stop()
+                if not num_left or PORT_TAKEN not in str(error):
+                    raise
+
+    def _start_daemons(self) -> None:
         self._lay_out()
         munged = ["munged", "--force", f"--socket={self.folder}/munge/socket", "--num-threads=2"]
         munged += [f"--{kind}-file={self.folder}/munge/munged.{kind}" for kind in ("pid", "log")]
         munged += [f"--seed-file={self.folder}/munge/seed", f"--key-file={self.folder}/munge/key"]
-        try:
-            self._daemon(munged, user=MUNGE_USER)
-            self._daemon(["slurmctld", "-c", "-f", str(self.conf)])
-            self._daemon(["slurmd", "-c", "-f", str(self.conf), "-N", platform.node()])
-            self._wait_until_idle()
-        except BaseException:
-            self.stop()
-            raise
+        self._daemon(munged, user=MUNGE_USER)
+        self._daemon(["slurmctld", "-c", "-f", str(self.conf)])
+        self._daemon(["slurmd", "-c", "-f", str(self.conf), "-N", platform.node()])
+        self._wait_until_idle()
 
     def stop(self) -> None:
         """Ends all jobs and daemons; does nothing where there are none."""
@@ -103,6 +113,18 @@ class Cluster:
             wait_for(lambda: not self.command("squeue", "--noheader", check=False), STOP_S)
         for name in DAEMONS:
             self._end(name)
+
+    def daemons(self, name: str | None = None) -> list[int]:
+        """Process ids of all daemons or of one, with those that have no pid file yet."""
+        wanted = DAEMONS if name is None else (name,)
+        found: list[int] = []
+        # One that forks and ends during a look is seen at another: it forks twice.
+        for _ in range(NUM_LOOKS):
+            found = found or [pid for pid, words in _commands() if self._is_own(words, wanted)]
+        return found
+
+    def _is_own(self, words: Sequence[str], names: Sequence[str]) -> bool:
+        return Path(words[0]).name in names and any(f"{self.folder}/" in word for word in words)
 
     def status(self) -> str:
         """`idle`, `mixed`, `down`, ... as SLURM calls the node; `stopped` without daemons."""
@@ -155,7 +177,7 @@ class Cluster:
         memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
         with ExitStack() as sockets:
             # Both are open at once, so that the two ports differ.
-            ports = [_free_port(sockets) for _ in range(2)]
+            ports = [free_port(sockets) for _ in range(2)]
         return Template(TEMPLATE.read_text()).substitute(
             host=platform.node(),
             folder=self.folder,
@@ -182,13 +204,21 @@ class Cluster:
                 check=False,
             )
         if done.returncode:
-            raise ClusterError(f"{words[0]} ended with {done.returncode}: {self._logs()}")
+            raise ClusterError(f"{words[0]} ended with {done.returncode}: {self.logs()}")
 
     def _wait_until_idle(self) -> None:
-        if not wait_for(lambda: self.status() == "idle", START_S):
-            raise ClusterError(f"the node is {self.status()} after {START_S:.0f} s: {self._logs()}")
+        began = time.monotonic()
+        # One that has ended will not come up any more.
+        wait_for(lambda: self.status() == "idle" or not self._all_run(), START_S)
+        if (status := self.status()) != "idle":
+            seconds = time.monotonic() - began
+            raise ClusterError(f"the node is {status} after {seconds:.0f} s: {self.logs()}")
 
-    def _logs(self) -> str:
+    def _all_run(self) -> bool:
+        return all(self.daemons(name) for name in DAEMONS)
+
+    def logs(self) -> str:
+        """The ends of the logs in the folder: the daemons' and those of jobs."""
         files = sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
         files.append(self.folder / "munge" / "munged.log")
         ends = {file: file.read_text(errors="replace")[-1500:] for file in files if file.exists()}
@@ -207,10 +237,11 @@ class Cluster:
 
     def _end(self, name: str) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if (pid := self._pid(name)) is None:
+            for pid in self.daemons(name):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            if wait_for(lambda: not self.daemons(name), STOP_S):
                 return
-            os.kill(pid, number)
-            wait_for(lambda: self._pid(name) is None, STOP_S)
 
 
 @contextmanager
@@ -228,12 +259,21 @@ def running_cluster(folder: Path, *, num_cpus: int | None = None) -> Iterator[Cl
         cluster.stop()
 
 
+def _commands() -> Iterator[tuple[int, list[str]]]:
+    """Id and words of every process that has some."""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if words := file.read_bytes().decode(errors="replace").split("\0")[:-1]:
+                yield int(file.parent.name), words
+
+
 def _path_of_daemons() -> str:
     # Daemons lie where a user's PATH does not look.
     return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"])
 
 
-def _free_port(sockets: ExitStack) -> int:
+def free_port(sockets: ExitStack) -> int:
+    """One that nobody uses, nor is given again while the sockets are open."""
     probe = sockets.enter_context(socket.socket())
     probe.bind(("127.0.0.1", 0))
     port: int = probe.getsockname()[1]

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
+import socket
 import tempfile
 from pathlib import Path
 
 import pytest
-from cluster import STOP_S, Cluster, ClusterError, reason_against, wait_for
+from cluster import (
+    START_S,
+    STOP_S,
+    Cluster,
+    ClusterError,
+    free_port,
+    reason_against,
+    wait_for,
+)
 
 pytestmark = pytest.mark.slurm
 
@@ -68,11 +78,11 @@ def test_stop_ends_running_jobs(folder):
     cluster = Cluster(folder)
     cluster.start()
     pid_file = folder / "job.pid"
-    script = f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; sleep 60"
+    script = f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; sleep 3600"
     command = ["srun", "--job-name=sleeper", "bash", "-c", f"'{script}'"]
     cluster.command("sbatch", f"--output={folder}/job.log", f"--wrap={' '.join(command)}")
-    while not pid_file.exists():
-        assert cluster.command("squeue", "--noheader"), (folder / "job.log").read_text()
+    wait_for(lambda: pid_file.exists() or not cluster.command("squeue", "--noheader"), START_S)
+    assert pid_file.exists(), cluster.logs()
     pid = int(pid_file.read_text())
     assert is_running(pid)
     cluster.stop()
@@ -86,13 +96,36 @@ def test_a_folder_that_munge_cannot_enter_is_refused(folder):
 
 
 def test_a_start_that_fails_shows_the_logs_and_leaves_no_daemon(folder, monkeypatch):
+    def down(self):
+        assert wait_for((folder / "slurmctld.log").exists, START_S)
+        return "down"
+
     monkeypatch.setattr("cluster.START_S", 1.0)
-    monkeypatch.setattr(Cluster, "status", lambda self: "down")
-    with pytest.raises(ClusterError, match=r"the node is down after 1 s: .*slurmctld\.log:"):
+    monkeypatch.setattr(Cluster, "status", down)
+    with pytest.raises(ClusterError, match=r"the node is down after \d+ s: .*slurmctld\.log:"):
         Cluster(folder).start()
     monkeypatch.undo()
     assert Cluster(folder).status() == "stopped"
-    assert not (folder / "slurmctld.pid").exists()
+    assert Cluster(folder).daemons() == []
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["slurmctld", "slurmd"])
+def test_a_port_that_is_taken_meanwhile_is_replaced(folder, monkeypatch, place):
+    chosen = itertools.count()
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+
+        def port(sockets):
+            return taken if next(chosen) == place else free_port(sockets)
+
+        monkeypatch.setattr("cluster.free_port", port)
+        cluster = Cluster(folder)
+        cluster.start()
+        assert cluster.status() == "idle"
+    assert next(chosen) >= 4
+    assert f"Port={taken}\n" not in cluster.conf.read_text()
 
 
 def test_no_root(monkeypatch):

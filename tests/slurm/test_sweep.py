@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from support.processes import started
 from support.runs import rows_of, status_of
 
 pytestmark = pytest.mark.slurm
@@ -22,40 +21,24 @@ SLURM = (
     "hydra/launcher=slurm",
     "hydra.launcher.cpus_per_task=1",
     "hydra.launcher.mem_gb=1",
-    "hydra.launcher.timeout_min=5",
+    "hydra.launcher.timeout_min=30",
 )
 TOY = ("debug=toy", "num_threads=1", "warmup=0", "num_traced_prompts=0")
 TIMED = {"tokens/s", "ratio", "bytes"}
 TIMED_PREFIXES = ("overhead.", "phase_share.")
-PATIENCE_S = 150.0
 
 
 def start(cluster, folder, *words):
-    """A sweep in a process of its own; its results go to `folder/results`."""
+    """A sweep in a process of its own, for a `with` block; its results go to `folder/results`."""
     command = [sys.executable, ROOT / "run.py", "-m", *TOY, f"results_dir={folder}/results", *words]
     folder.mkdir(exist_ok=True)
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        env=cluster.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process):
-    """Exit code, stdout and stderr."""
-    try:
-        out, err = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
-    return process.returncode, out, err
+    return started(command, cwd=folder, env=cluster.environment())
 
 
 def sweep(cluster, folder, *words):
-    return finish(start(cluster, folder, *words))
+    """Exit code, stdout and stderr."""
+    with start(cluster, folder, *words) as child:
+        return child.finish()
 
 
 def run_folders(folder):
@@ -74,19 +57,32 @@ def untimed(path):
     }
 
 
-def wait_for(condition, process):
-    """Until it holds; fails when the sweep ends before."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def num_rows(folder):
     """Rows per run folder that has some."""
     logs = folder.glob("results/*/*/*/*/requests.jsonl")
     return {log.parent: log.read_bytes().count(b"\n") for log in logs}
+
+
+@contextmanager
+def held_runs(folder, child, num_runs):
+    """The folders of a sweep's runs, each held at some row after the twentieth."""
+    pids = {}
+
+    def all_are_held():
+        for path, num in num_rows(folder).items():
+            if num > 20 and path not in pids:
+                pids[path] = status_of(path)["pid"]
+                os.kill(pids[path], signal.SIGSTOP)
+        return len(pids) == num_runs
+
+    try:
+        child.wait_until(all_are_held)
+        yield pids
+    finally:
+        for pid in pids.values():
+            # Where SLURM has woken one to warn it or to end it, it has ended by now.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def test_a_sweep_over_slurm_gives_the_local_numbers(cluster, tmp_path):
@@ -107,11 +103,12 @@ def test_a_sweep_over_slurm_gives_the_local_numbers(cluster, tmp_path):
 
 def test_a_cancelled_job_is_reported_and_continued(cluster, tmp_path):
     words = (*SLURM, "method=pld", "seed=0,1", "repeats=150", "max_new_tokens=200")
-    process = start(cluster, tmp_path, *words)
-    wait_for(lambda: sum(num > 20 for num in num_rows(tmp_path).values()) == 2, process)
-    jobs = cluster.command("squeue", "--noheader", "--array", "--format=%i").split()
-    cluster.command("scancel", jobs[0])
-    code, _, err = finish(process)
+    with start(cluster, tmp_path, *words) as child:
+        # Held, so that neither has ended when one of them is cancelled.
+        with held_runs(tmp_path, child, num_runs=2):
+            jobs = cluster.command("squeue", "--noheader", "--array", "--format=%i").split()
+            cluster.command("scancel", jobs[0])
+        code, _, err = child.finish()
     assert code == 1
     assert f"job {jobs[0]} ended without a result" in err
     states = {path: status_of(path)["state"] for path in num_rows(tmp_path)}
@@ -141,27 +138,23 @@ def test_a_wrong_cell_is_reported_and_stops_no_other(cluster, tmp_path):
 
 def test_a_job_at_its_time_limit_is_requeued_and_continues(cluster, tmp_path):
     # SLURM looks every half minute, and warns where the delay would have passed by the next look:
-    # 25 to 55 seconds after the start here, when the job surely listens, and a look before its end.
-    limit = ("hydra.launcher.timeout_min=1", "hydra.launcher.signal_delay_s=5")
+    # 85 to 115 seconds after the start here, when the job surely listens, and before its end.
+    limit = ("hydra.launcher.timeout_min=2", "hydra.launcher.signal_delay_s=5")
     words = (*SLURM[:-1], *limit, "method=pld", "seed=0", "repeats=30", "max_new_tokens=200")
-    process = start(cluster, tmp_path, *words)
-    wait_for(lambda: sum(num_rows(tmp_path).values()) > 20, process)
-    (path,) = num_rows(tmp_path)
-    pid = status_of(path)["pid"]
-    # The run is held until it is warned of its limit, so that it is never too fast.
-    os.kill(pid, signal.SIGSTOP)
-    held = num_rows(tmp_path)[path]
-    wait_for(lambda: status_of(path)["state"] != "running" or has_been_warned(pid), process)
-    # Where SLURM has woken the run to warn it, it has ended by now.
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGCONT)
-    code, _, err = finish(process)
+    with start(cluster, tmp_path, *words) as child:
+        # The run is held until it is warned of its limit, so that it is never too fast.
+        with held_runs(tmp_path, child, num_runs=1) as pids:
+            ((path, pid),) = pids.items()
+            held = num_rows(tmp_path)[path]
+            child.wait_until(lambda: status_of(path)["state"] != "running" or has_been_warned(pid))
+        code, _, err = child.finish()
     assert code == 0, err
     rows = rows_of(path)
     assert status_of(path)["state"] == "done"
     sessions = Counter(row.session for row in rows)
-    assert held <= sessions[0] < len(rows)
-    assert sessions.keys() == {0, 1}
+    # Two on most machines; a slow one reaches the limit more than once.
+    assert len(sessions) >= 2
+    assert held <= len(rows) - sessions[max(sessions)]
     assert [row.session for row in rows] == sorted(row.session for row in rows)
     assert len({row.key for row in rows}) == len(rows) == 6 * 30 * 2
 
@@ -170,7 +163,7 @@ def has_been_warned(pid):
     """Whether the signal that announces the time limit waits for a process that is held."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
     (pending,) = (line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd:"))
     return bool(int(pending, 16) >> (signal.SIGUSR2 - 1) & 1)
