@@ -19,5 +19,5 @@ def cluster() -> Iterator[Cluster]:
     """A running cluster whose node has four CPUs, however many the machine has."""
     if reason := reason_against():
         pytest.skip(reason)
-    with FileLock(f"{FOLDER}.lock", timeout=600), running_cluster(FOLDER, num_cpus=4) as cluster:
+    with FileLock(f"{FOLDER}.lock", timeout=3600), running_cluster(FOLDER, num_cpus=4) as cluster:
         yield cluster
