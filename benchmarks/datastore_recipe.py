@@ -31,6 +31,7 @@ from methods.cache import cache_root
 from methods.datastores.folder import FORMAT_VERSION, DatastoreError, explain_os_errors
 from methods.datastores.hidden_states import build_hidden_store
 from methods.datastores.tokens import build_token_store
+from methods.files import wait_for
 from methods.targets.facts import model_identity
 from methods.targets.loading import LoadedModel
 
@@ -225,7 +226,7 @@ class Recipe:
         lock = FileLock(path.with_name(f".{name}.lock"))
         with explain_os_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
+            wait_for(lock, f"generates answers for {self.loader.name}")
         try:
             assert isinstance(self.corpus, AnsweredPrompts)
             self.corpus.answers = AnswerFile(

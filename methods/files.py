@@ -1,10 +1,17 @@
-"""Files that are either complete or as they were before."""
+"""Files that are either complete or as they were before, and locks of one process at a time."""
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from pathlib import Path
+
+from filelock import BaseFileLock, Timeout
+
+logger = logging.getLogger(__name__)
+SILENT_S = 1.0
+"""How long a wait for a lock is nothing to tell of, in seconds."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -25,3 +32,17 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def wait_for(lock: BaseFileLock, what: str) -> None:
+    """Acquires a lock, however long another process holds it; a long wait is told.
+
+    Args:
+        lock: Released by the caller.
+        what: What the other process does, e.g. `builds the datastore x`.
+    """
+    try:
+        lock.acquire(timeout=SILENT_S)
+    except Timeout:
+        logger.info(f"waiting for another process, which {what}")
+        lock.acquire()

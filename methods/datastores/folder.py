@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
+from methods.files import wait_for
 from methods.hashing import blocks_sha256, file_sha256
 from primitives.interfaces import DatastoreKind
 
@@ -116,7 +117,7 @@ def building(path: Path) -> Iterator[Path]:
     """
     with explain_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.parent / f".{path.name}.lock"):
+        with _exclusive(path):
             for leftover in path.parent.glob(f".{path.name}.building-*"):
                 shutil.rmtree(leftover, ignore_errors=True)
             if path.exists():
@@ -130,6 +131,16 @@ def building(path: Path) -> Iterator[Path]:
                 os.replace(temporary, path)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    lock = FileLock(path.parent / f".{path.name}.lock")
+    wait_for(lock, f"builds the datastore {path.name}")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_header(folder: Path, header: Header) -> Header:

@@ -26,6 +26,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from methods.cache import cache_root
+from methods.files import wait_for
 from methods.hashing import file_sha256
 from methods.targets.errors import ModelUnavailable
 
@@ -99,7 +100,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
     """
     lock = FileLock(folder.with_name(f".{FOLDER_NAME}.lock"))
     try:
-        lock.acquire()
+        wait_for(lock, "fetches the model")
     except NotImplementedError:
         yield
         return

@@ -155,7 +155,7 @@ def test_two_processes_at_once_make_it_once(tmp_path: Path) -> None:
         second.release()
         ends = [first.finish(), second.finish()]
     assert [code for code, _, _ in ends] == [0, 0], ends
-    assert sorted(out for _, out, _ in ends) == ["asks\n", "asks\nmakes\n"]
+    assert sorted(out.count("makes") for _, out, _ in ends) == [0, 1]
 
 
 def test_wrong_hash(fake_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
