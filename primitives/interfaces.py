@@ -107,7 +107,7 @@ class Retriever(Component):
 
         Args:
             context: The text so far.
-            limit: At most this many candidates are used.
+            limit: At most this many candidates are used, at least 1.
 
         Returns:
             At most `limit` candidates with non-increasing scores; an empty list is legal.

@@ -14,7 +14,7 @@ from primitives.types import Candidate, Context
 from support.scenes import VOCAB_SIZE, Scene, ask, describe, play, record_scene
 
 SEEDS = range(12)
-LIMITS = (0, 1, 2, 8)
+LIMITS = (1, 2, 8)
 BOUND_FIELDS = ("min_ngram", "max_ngram")
 
 
