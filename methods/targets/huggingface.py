@@ -23,9 +23,9 @@ from methods.targets.base import (
 )
 from methods.targets.capability import check_architecture, check_tree_forward, max_context
 from methods.targets.capture import Capture, inner_layer
+from methods.targets.generate import greedy_answers
 from methods.targets.grouped_attention import EXACT_ATTENTION
 from methods.targets.kv_cache import TreeCache
-from methods.targets.library_generate import greedy_answers
 from methods.targets.static_forward import (
     CompileMode,
     StaticForward,
@@ -192,7 +192,7 @@ class HuggingFaceTarget:
     def generate_batch(
         self, prompts: Sequence[Sequence[int]], max_new_tokens: int, **kwargs: Any
     ) -> list[list[int]]:
-        """See `GeneratingModel.generate_batch`, and `library_generate` for its limits."""
+        """See `GeneratingModel.generate_batch`, and `methods.targets.generate` for its limits."""
         return greedy_answers(
             self.model,
             prompts,
