@@ -13,15 +13,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from benchmarks.records import hash_ids
 from methods.build import build_vanilla
 from methods.datastores.folder import DatastoreError, explain_os_errors
 from methods.decoding import decode
-from methods.files import write_atomically
+from methods.files import wait_for, write_atomically
 from methods.generation import StopRule
 from methods.sampling import SamplingLaw
 from methods.targets.base import GeneratingModel, TargetModel
@@ -116,6 +119,26 @@ class AnswerFile:
                 f"{self.path} holds answers of {head}, but those of {self._head} are needed: "
                 "move it away"
             )
+
+
+@contextmanager
+def opened_answers(
+    path: Path, *, model: Mapping[str, Any], max_new_tokens: int, first: Path | None = None
+) -> Iterator[AnswerFile]:
+    """An answer file that one process at a time reads and continues.
+
+    A second one waits, and finds the answers of the first. The arguments are those of `AnswerFile`.
+
+    Raises:
+        DatastoreError: If the file cannot be written, belongs to another model or budget, or is
+            damaged.
+    """
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    with explain_os_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = wait_for(lock, f"generates answers into {path}")
+    with held:
+        yield AnswerFile(path, model=model, max_new_tokens=max_new_tokens, first=first)
 
 
 def answer_call(target: TargetModel) -> AnswerCall:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 
-from benchmarks.answers import AnswerFile, answer_call
+from benchmarks.answers import answer_call, opened_answers
 from benchmarks.contamination import ContaminationCheck
 from benchmarks.corpus import AnsweredPrompts, Corpus, Texts
 from benchmarks.datasets import DATASETS, DatasetLoader, Prompt, hash_prompts, limit_prompts
@@ -28,10 +27,9 @@ from benchmarks.datastore_config import (
 from benchmarks.documents import Document
 from benchmarks.progress import counting
 from methods.cache import cache_root
-from methods.datastores.folder import FORMAT_VERSION, DatastoreError, explain_os_errors
+from methods.datastores.folder import FORMAT_VERSION, DatastoreError
 from methods.datastores.hidden_states import build_hidden_store
 from methods.datastores.tokens import build_token_store
-from methods.files import wait_for
 from methods.targets.facts import model_identity
 from methods.targets.loading import LoadedModel
 
@@ -213,8 +211,6 @@ class Recipe:
         """Gives the corpus its answers, in the cache: they begin with the packaged ones of this
         very model.
 
-        One process opens and continues them at a time; a second one waits, and finds them there.
-
         Raises:
             DatastoreError: If the file cannot be written, or is damaged.
         """
@@ -223,21 +219,12 @@ class Recipe:
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
         name = f"{self.loader.name}-{self.model.name}-{digest}.jsonl".replace("/", "--")
         path = cache_root() / "answers" / name
-        lock = FileLock(path.with_name(f".{name}.lock"))
-        with explain_os_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            wait_for(lock, f"generates answers for {self.loader.name}")
-        try:
+        with opened_answers(
+            path, model=identity, max_new_tokens=budget, first=self.loader.answers(self.model.name)
+        ) as answers:
             assert isinstance(self.corpus, AnsweredPrompts)
-            self.corpus.answers = AnswerFile(
-                path,
-                model=identity,
-                max_new_tokens=budget,
-                first=self.loader.answers(self.model.name),
-            )
+            self.corpus.answers = answers
             yield
-        finally:
-            lock.release()
 
     def _with_keys(
         self, documents: Iterable[Document], report: dict[str, Any]

@@ -25,8 +25,7 @@ from benchmarks.datasets.base import Prompt
 from benchmarks.datastore_config import STORED_ELSEWHERE
 from benchmarks.files import RunFolderError, read_json
 from benchmarks.provenance import IGNORED_CONFIG, code_version, without_keys
-from benchmarks.run_files import STATUS
-from benchmarks.run_folder import run_folders
+from benchmarks.run_files import STATUS, run_folders
 from methods.cache import cache_root
 from methods.targets.facts import hub_commit
 from methods.targets.loading import EMBEDDED

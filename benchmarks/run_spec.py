@@ -11,7 +11,7 @@ from benchmarks.certificate import tier_of
 from benchmarks.datasets.base import Dataset, Prompt, hash_prompts
 from benchmarks.law_test import MIN_REPEATS
 from benchmarks.provenance import code_version, run_id
-from benchmarks.run_folder import run_path
+from benchmarks.run_files import run_path
 from benchmarks.shards import Shard
 from benchmarks.tracking import DEFAULT_PROJECT, MODES
 from methods.decoding import Method

@@ -28,8 +28,7 @@ from benchmarks.outcomes import (
     read_outcome,
     read_start,
 )
-from benchmarks.run_files import STATUS
-from benchmarks.run_folder import is_held
+from benchmarks.run_files import STATUS, is_held
 from benchmarks.shards import is_finished
 
 State = Literal["done", "stopped", "running", "waiting", "failed", "interrupted", "lost", "missing"]

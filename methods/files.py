@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from filelock import BaseFileLock, Timeout
 
@@ -34,15 +36,22 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def wait_for(lock: BaseFileLock, what: str) -> None:
+def wait_for(lock: BaseFileLock, what: str) -> AbstractContextManager[Any]:
     """Acquires a lock, however long another process holds it; a long wait is told.
 
     Args:
-        lock: Released by the caller.
+        lock: Released at the end of a `with` block, or by the caller.
         what: What the other process does, e.g. `builds the datastore x`.
+
+    Returns:
+        For a `with` block.
+
+    Raises:
+        OSError: If the lock file cannot be written.
+        NotImplementedError: If the file system has no locks.
     """
     try:
-        lock.acquire(timeout=SILENT_S)
+        return lock.acquire(timeout=SILENT_S)
     except Timeout:
         logger.info(f"waiting for another process, which {what}")
-        lock.acquire()
+        return lock.acquire()

@@ -21,8 +21,7 @@ from benchmarks.datasets.reader import DatasetError
 from benchmarks.files import explain_os_errors, write_json
 from benchmarks.provenance import timestamp
 from benchmarks.records import SCHEMA_VERSION
-from benchmarks.run_files import ENVIRONMENT, STATUS, SUMMARY
-from benchmarks.run_folder import run_path
+from benchmarks.run_files import ENVIRONMENT, STATUS, SUMMARY, run_path
 from benchmarks.spec_bench.answers import QUESTION_FILE, AnswerFile, AnswerRow, read_answers
 from benchmarks.spec_bench.findings import Finding
 from benchmarks.spec_bench.imported_metrics import summarize_pairs

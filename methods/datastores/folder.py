@@ -117,7 +117,8 @@ def building(path: Path) -> Iterator[Path]:
     """
     with explain_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _exclusive(path):
+        lock = FileLock(path.parent / f".{path.name}.lock")
+        with wait_for(lock, f"builds the datastore {path.name}"):
             for leftover in path.parent.glob(f".{path.name}.building-*"):
                 shutil.rmtree(leftover, ignore_errors=True)
             if path.exists():
@@ -131,16 +132,6 @@ def building(path: Path) -> Iterator[Path]:
                 os.replace(temporary, path)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    lock = FileLock(path.parent / f".{path.name}.lock")
-    wait_for(lock, f"builds the datastore {path.name}")
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def write_header(folder: Path, header: Header) -> Header:

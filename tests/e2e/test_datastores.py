@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+import benchmarks.answers
 import benchmarks.datastore_recipe
 from benchmarks.cli import build_spec, measure
 from benchmarks.datastore_config import CONFIGS, build_command, hydra_value
@@ -138,7 +139,7 @@ def test_builders_of_the_same_answers_generate_them_in_turn(tmp_path, cache, mon
         return ask
 
     monkeypatch.setattr(benchmarks.datastore_recipe, "answer_call", counted)
-    monkeypatch.setattr(benchmarks.datastore_recipe, "FileLock", ToldLock)
+    monkeypatch.setattr(benchmarks.answers, "FileLock", ToldLock)
     with ThreadPoolExecutor(1) as pool:
         build("tokens")
         waiting[0].result()

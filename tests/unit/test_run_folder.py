@@ -12,8 +12,8 @@ from filelock import FileLock
 
 from benchmarks.files import RunFolderError, file_hash, read_json, write_json
 from benchmarks.provenance import code_version, git_state, run_id
-from benchmarks.run_files import LOCK
-from benchmarks.run_folder import PATIENCE_S, RunFolder, RunFolderBusy, run_path
+from benchmarks.run_files import LOCK, run_path
+from benchmarks.run_folder import PATIENCE_S, RunFolder, RunFolderBusy
 from support.locks import hold_until_asked
 
 
