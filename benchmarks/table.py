@@ -155,7 +155,7 @@ def _verdict(summary: Summary) -> Text:
         lines.append(f"{note} (stop_early=false continues it)")
     if not summary["has_equal_lengths"]:
         lines.append(
-            f"lengths differ ({show(metrics['output_tokens'], '.0f')} tokens, vanilla "
+            f"lengths differ (on average {show(metrics['output_tokens'], '.0f')} tokens, vanilla's "
             f"{show(metrics['vanilla_output_tokens'], '.0f')}): speedup in tokens/s "
             f"{show(metrics['speedup_rate'], 'x')}, in time {show(metrics['speedup'], 'x')}"
         )
